@@ -1,0 +1,144 @@
+"""What a run may spend, and the account that holds it to that.
+
+A hard budget is never overdrawn: whatever is about to be done reserves what it may need, all or nothing, without
+waiting, and gives back what it did not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from adescent.errors import BudgetExhausted, ContractError
+
+__all__ = ["Account", "Budget", "Purpose", "Reservation"]
+
+Purpose = Literal[
+    "seed", "noise", "rollout", "proposal", "self-verify", "rebase", "rule", "gate", "audit", "promotion", "final", "test"
+]
+
+
+def _positive(instance: Any, attribute: Any, value: float | None) -> None:
+    if value is not None and (isinstance(value, bool) or not value > 0):
+        raise ContractError(f"Budget({attribute.name}={value!r}) must be above 0; leave it out for no limit.")
+
+
+@frozen
+class Budget:
+    """Hard limits of a run; None is no limit.
+
+    ``rollouts`` counts the workers' leases, ``calls`` every invocation of run, propose and oracle for any purpose
+    (retries count, scorers do not), ``seconds`` is wall time on the event loop's clock.
+    """
+
+    rollouts: int | None = field(default=None, validator=_positive)
+    calls: int | None = field(default=None, validator=_positive)
+    seconds: float | None = field(default=None, validator=_positive)
+
+
+class Account:
+    """Spending against a `Budget`, metered by purpose. Belongs to one event loop; nothing here waits."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.rollouts = 0
+        self.calls = 0
+        self.by_purpose: dict[Purpose, int] = {}
+        self._reserved = 0
+        self._set_aside: dict[Purpose, int] = {}
+        self.refused: str | None = None
+
+    def set_aside(self, purpose: Purpose, calls: int) -> None:
+        """Keep ``calls`` for one purpose, out of reach of the others.
+
+        Raises ContractError when the budget cannot cover it: the run would have no figures to report.
+        """
+        self._set_aside[purpose] = self._set_aside.get(purpose, 0) + calls
+        if self.budget.calls is not None and self.budget.calls < self.calls + sum(self._set_aside.values()):
+            needed = ", ".join(f"{amount} for {name}" for name, amount in self._set_aside.items())
+            raise ContractError(
+                f"Budget(calls={self.budget.calls}) does not cover what every run measures ({needed}): raise it, "
+                "or use fewer held-out or test tasks."
+            )
+
+    def release(self, purpose: Purpose) -> None:
+        """Give back what is still set aside for a purpose."""
+        self._set_aside.pop(purpose, None)
+
+    def left(self, purpose: Purpose) -> int | None:
+        """Calls this purpose may still reserve, or None without a limit."""
+        if self.budget.calls is None:
+            return None
+        others = sum(amount for name, amount in self._set_aside.items() if name != purpose)
+        return max(0, self.budget.calls - self.calls - self._reserved - others)
+
+    def try_lease(self) -> bool:
+        """Take one rollout and the call it needs; False (and `refused` set) when either is used up."""
+        limit = self.budget.rollouts
+        if limit is not None and self.rollouts >= limit:
+            self.refused = "rollouts"
+            return False
+        if not self.try_call("rollout"):
+            return False
+        self.rollouts += 1
+        return True
+
+    def try_call(self, purpose: Purpose) -> bool:
+        """Take one call at once; False (and `refused` set) when none is left."""
+        if self.budget.calls is not None and self.left(purpose) == 0:
+            self.refused = "calls"
+            return False
+        self._spend(purpose, 1)
+        return True
+
+    @contextmanager
+    def reserve(self, purpose: Purpose, calls: int) -> Iterator[Reservation]:
+        """Hold ``calls`` for a batch, all or nothing; what the batch does not spend is given back at the end.
+
+        Raises BudgetExhausted (and sets `refused`) when they are not there, before anything is spent.
+        """
+        left = self.left(purpose)
+        if left is not None and left < calls:
+            self.refused = "calls"
+            raise BudgetExhausted("calls", calls, left)
+        reservation = Reservation(self, purpose, calls)
+        self._reserved += calls
+        own = self._take_from_own(purpose, calls)
+        try:
+            yield reservation
+        finally:
+            self._reserved -= reservation.left
+            if own:
+                self._set_aside[purpose] = self._set_aside.get(purpose, 0) + min(own, reservation.left)
+
+    def _take_from_own(self, purpose: Purpose, calls: int) -> int:
+        own = min(self._set_aside.get(purpose, 0), calls)
+        if own:
+            self._set_aside[purpose] -= own
+        return own
+
+    def _spend(self, purpose: Purpose, calls: int) -> None:
+        self.calls += calls
+        self.by_purpose[purpose] = self.by_purpose.get(purpose, 0) + calls
+        if self._set_aside:
+            self._take_from_own(purpose, calls)
+
+
+class Reservation:
+    """Calls held for one batch."""
+
+    def __init__(self, account: Account, purpose: Purpose, calls: int) -> None:
+        self._account = account
+        self._purpose: Purpose = purpose
+        self.left = calls
+
+    def spend(self) -> None:
+        """One call of the batch is being made."""
+        self.left -= 1
+        account = self._account
+        account._reserved -= 1
+        account.calls += 1
+        account.by_purpose[self._purpose] = account.by_purpose.get(self._purpose, 0) + 1

@@ -1,0 +1,278 @@
+"""What evolves: artifacts, the diffs between them, and the evidence a diff carries.
+
+An artifact's state is text by key. A diff sets and deletes keys; it is the unit that is merged, and its key space is
+the space the merge works in. All records are values: nothing here is ever changed in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+from attrs import evolve, field, frozen
+
+from adescent.canonical import digest_of
+from adescent.errors import ContractError
+from adescent.tasks import Score, Task, Usage
+from adescent.textmerge import merge_lines
+
+__all__ = [
+    "Contract",
+    "Diff",
+    "EvidenceCard",
+    "Evolvable",
+    "State",
+    "Trajectory",
+    "VersionVector",
+    "contradicts",
+    "difference",
+]
+
+State = Mapping[str, str]
+Ops = Mapping[str, str | None]
+
+_ARTIFACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+
+
+@frozen
+class VersionVector(Mapping[str, int]):
+    """Artifact id → version, sparse: an artifact that is not named is at version 0.
+
+    ``a | b`` is the pointwise maximum; under it version vectors are a join-semilattice.
+    """
+
+    versions: Mapping[str, int] = field(factory=dict, hash=False, converter=dict)
+
+    def __getitem__(self, artifact_id: str) -> int:
+        return self.versions.get(artifact_id, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.versions)
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    def __or__(self, other: VersionVector) -> VersionVector:
+        return VersionVector({key: max(self[key], other[key]) for key in {**self.versions, **other.versions}})
+
+    def with_version(self, artifact_id: str, version: int) -> VersionVector:
+        """The same vector with one artifact at ``version``."""
+        return VersionVector({**self.versions, artifact_id: version})
+
+    def staleness(self, base: VersionVector, touched: Iterable[str]) -> int:
+        """How many versions ``base`` lies behind this head: the maximum over the artifacts ``touched``.
+
+        Raises ContractError when the base is ahead of the head, which no snapshot can be.
+        """
+        lags = [self[name] - base[name] for name in touched]
+        if any(lag < 0 for lag in lags):
+            raise ContractError(f"a card's base {dict(base)} is ahead of the head {dict(self)}; take a new snapshot.")
+        return max(lags, default=0)
+
+
+@frozen
+class Contract:
+    """What an artifact promises to those who use it, stored with it; another ``major`` must be re-registered."""
+
+    input_schema: str = ""
+    output_schema: str = ""
+    side_effects: str = ""
+    major: int = 1
+
+
+@frozen
+class Diff:
+    """A change to one artifact: ``ops`` sets a key to a text, or deletes it where the value is None.
+
+    ``id`` is a hash of target, ops and flags unless given: the same edit has the same name, whoever made it.
+    ``adapts`` names artifacts this diff brings in line with a contract that broke; ``origin`` says where it came from.
+    """
+
+    target: str
+    ops: Ops = field(hash=False, converter=dict)
+    contract_breaking: bool = False
+    adapts: tuple[str, ...] = ()
+    origin: str = field(default="", eq=False)
+    id: str = field(default="", eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.id:
+            named = [self.target, sorted(self.ops.items()), self.contract_breaking, list(self.adapts)]
+            object.__setattr__(self, "id", digest_of(named)[:16])
+
+    def size(self) -> int:
+        """Number of keys the diff sets or deletes."""
+        return len(self.ops)
+
+
+def contradicts(a: Diff, b: Diff) -> bool:
+    """Whether both change one key of one artifact to different values. The same value twice is a duplicate."""
+    if a.target != b.target:
+        return False
+    small, large = (a.ops, b.ops) if len(a.ops) <= len(b.ops) else (b.ops, a.ops)
+    return any(key in large and large[key] != value for key, value in small.items())
+
+
+def difference(old: State, new: State) -> dict[str, str | None]:
+    """The ops that turn ``old`` into ``new``, deletions included."""
+    ops: dict[str, str | None] = {key: value for key, value in new.items() if old.get(key) != value}
+    ops.update((key, None) for key in old if key not in new)
+    return ops
+
+
+def changed(state: State, ops: Ops) -> dict[str, str]:
+    """``state`` after ``ops``: kept keys keep their place, new ones come last in the order of the ops."""
+    merged = {**state, **ops}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+class _FullEvaluator(Protocol):
+    """What an artifact is measured through: the evaluation group of a run, or anything of its shape."""
+
+    async def cheap(self, artifact: Evolvable) -> float: ...
+
+    async def full(self, artifact: Evolvable, tasks: Iterable[Task]) -> float: ...
+
+
+@frozen
+class Evolvable:
+    """One unit of evolution: text by key, a version, a contract, and how far a change to it reaches.
+
+    ``blast_radius`` in [0, 1] is the share of whatever depends on the artifact that a bad change would hurt.
+    ``version`` counts commits and is 0 before the first. ``evaluator`` is handed in by whoever measures.
+    """
+
+    id: str = field()
+    state: State = field(factory=dict, hash=False, converter=dict)
+    version: int = field(default=0)
+    contract: Contract = Contract()
+    blast_radius: float = field(default=0.2)
+    evaluator: _FullEvaluator | None = field(default=None, eq=False, repr=False)
+
+    @id.validator
+    def _check_id(self, _: Any, value: str) -> None:
+        if not isinstance(value, str) or not _ARTIFACT_ID.match(value):
+            raise ContractError(f"the artifact id {value!r} must match [A-Za-z0-9][A-Za-z0-9_.-]*.")
+
+    @state.validator
+    def _check_state(self, _: Any, value: State) -> None:
+        for key, text in value.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise ContractError(f"artifact {self.id!r}: state[{key!r}] must be text under a text key.")
+
+    @blast_radius.validator
+    def _check_radius(self, _: Any, value: float) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+            raise ContractError(f"blast_radius={value!r} must lie in [0, 1].")
+
+    @cached_property
+    def digest(self) -> str:
+        """Content hash of the state in its own order (order decides what is rendered)."""
+        return digest_of(list(self.state.items()))
+
+    def diff(self, other: Evolvable) -> Diff:
+        """The diff that turns this state into that of ``other``: ``a.apply(a.diff(b)).state == b.state``."""
+        return Diff(self.id, difference(self.state, other.state))
+
+    def apply(self, diff: Diff) -> Evolvable:
+        """A new artifact of the same version with the diff applied; a breaking diff raises the contract's major.
+
+        Raises ContractError when the diff is for another artifact.
+        """
+        if diff.target != self.id:
+            raise ContractError(f"a diff for {diff.target!r} cannot be applied to {self.id!r}.")
+        contract = evolve(self.contract, major=self.contract.major + 1) if diff.contract_breaking else self.contract
+        return evolve(self, state=changed(self.state, diff.ops), contract=contract)
+
+    async def cheap_eval(self, card: EvidenceCard) -> float:
+        """Mean score in [0, 1] of this artifact with the card's diff, on the run's cheap subset."""
+        return await self._measured().cheap(self.apply(card.diff))
+
+    async def full_eval(self, tasks: Iterable[Task]) -> float:
+        """Mean score in [0, 1] of this artifact on ``tasks``."""
+        return await self._measured().full(self, tasks)
+
+    def _measured(self) -> _FullEvaluator:
+        if self.evaluator is None:
+            raise ContractError(f"artifact {self.id!r} has no evaluator: attrs.evolve(artifact, evaluator=…) gives one.")
+        return self.evaluator
+
+
+@frozen
+class Trajectory:
+    """One attempt at a task: what came out, and what the scorer said."""
+
+    task: Task
+    output: Any = field(hash=False)
+    score: Score
+
+
+@frozen
+class EvidenceCard:
+    """A diff with what speaks for it.
+
+    ``base_version`` is the head the worker saw, ``base_values`` the values there of the keys the diff changes (None
+    where a key did not exist). ``before_after_delta`` in [-1, 1] is how much the worker's own task gained, where the
+    worker checked. ``rival_keys`` are keys whose head moved on in lines the diff changes too: such a card keeps its
+    whole value and competes with the head instead of being merged into it.
+    """
+
+    diff: Diff
+    base_version: VersionVector
+    base_values: Mapping[str, str | None] = field(factory=dict, hash=False, converter=dict)
+    touched: tuple[str, ...] = ()
+    trajectories: tuple[Trajectory, ...] = ()
+    before_after_delta: float = 0.0
+    cost: Usage = Usage()
+    rival_keys: tuple[str, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """Content hash of diff, base and the tasks it was learnt from; carries nothing of who made it."""
+        tasks = [trajectory.task.id for trajectory in self.trajectories]
+        return digest_of([self.diff.id, sorted(self.base_version.items()), tasks])[:16]
+
+    @property
+    def rival(self) -> bool:
+        """Whether the diff overwrites text that is newer than its base."""
+        return bool(self.rival_keys)
+
+    def rebased_onto(self, head: Evolvable) -> EvidenceCard:
+        """The same edit as a change to ``head``.
+
+        A key that did not change since the base takes the proposed value. One that did is merged three-way by lines;
+        where that conflicts the proposed value is kept whole and the key is listed in ``rival_keys``. Ops the head
+        already holds are left out.
+        """
+        ops: dict[str, str | None] = {}
+        rivals: list[str] = []
+        for key, proposed in self.diff.ops.items():
+            current, base = head.state.get(key), self.base_values.get(key)
+            merged = _merge_value(base, current, proposed)
+            if merged is _CONFLICT:
+                rivals.append(key)
+                merged = proposed
+            if merged != current:
+                ops[key] = merged
+        return evolve(
+            self,
+            diff=evolve(self.diff, ops=ops, id=""),
+            base_version=self.base_version.with_version(head.id, head.version),
+            base_values={key: head.state.get(key) for key in ops},
+            rival_keys=tuple(rivals),
+        )
+
+
+_CONFLICT: Any = object()
+
+
+def _merge_value(base: str | None, current: str | None, proposed: str | None) -> str | None:
+    """Three-way merge of one value, where None means "no such key"; `_CONFLICT` where the two edits overlap."""
+    if current in (base, proposed):
+        return proposed
+    if base is None or current is None or proposed is None:
+        return _CONFLICT
+    merged = merge_lines(base, current, proposed).text
+    return _CONFLICT if merged is None else merged

@@ -1,0 +1,110 @@
+"""A rollout as data: what to run, how it is confined, and what came back.
+
+These records cross threads, processes and machines. A spec names the actors by Ref, or leaves them out: then the
+actors attached in this process are meant. A result reports and never raises, since one bad rollout is evidence.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from adescent.canonical import digest_of
+from adescent.refs import Ref
+from adescent.tasks import Score, Task, Usage
+
+__all__ = ["Failure", "FailureKind", "Result", "RolloutSpec", "SandboxSpec"]
+
+FailureKind = Literal["model", "infrastructure", "caller"]
+Level = Literal["none", "limits", "landlock", "bubblewrap", "auto"]
+
+
+@frozen
+class SandboxSpec:
+    """How a rollout is confined.
+
+    ``env`` are **names** of variables, never values. ``memory_mb`` is MiB, ``cpu_seconds`` and ``timeout_s`` seconds;
+    None means no limit. ``require`` turns a level that cannot be reached into an error at the start.
+    """
+
+    env: tuple[str, ...] = ()
+    memory_mb: int | None = None
+    cpu_seconds: float | None = None
+    timeout_s: float | None = None
+    network: bool = False
+    level: Level = "limits"
+    require: bool = False
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        limits = [self.memory_mb, self.cpu_seconds, self.timeout_s, self.network, self.level]
+        return digest_of([sorted(self.env), *limits])[:16]
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that two sandboxes share when a measurement in one may stand for the other."""
+        return self._fingerprint
+
+
+@frozen(eq=False)
+class RolloutSpec:
+    """One rollout: run the task against a rendered artifact, score what comes out.
+
+    ``run`` and ``reward`` None mean the actors attached to the executor. ``lease_id`` stays the same over every
+    ``attempt`` (0, 1, …), so that a late second answer can be told from a first one.
+    """
+
+    rendered: str
+    task: Task
+    run: Ref | None = None
+    reward: Ref | None = None
+    sandbox: SandboxSpec | None = None
+    lease_id: str = ""
+    attempt: int = 0
+    resume_state: Any = None
+
+
+@frozen(eq=False)
+class Failure:
+    """Why a rollout gave no score.
+
+    ``stage`` says whose code failed, ``transient`` whether trying again may help (``retry_after`` seconds, if the
+    other side said so). ``cause`` is the exception itself and stays in the process that saw it.
+    """
+
+    kind: FailureKind
+    stage: Literal["run", "reward", "worker"]
+    type: str
+    message: str
+    transient: bool = False
+    retry_after: float | None = None
+    cause: BaseException | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.type}: {self.message}" if self.message else f"{self.stage}: {self.type}"
+
+
+@frozen(eq=False)
+class Result:
+    """What came of a rollout: a ``score``, or an ``error`` that says why there is none.
+
+    ``seconds`` is wall time where it ran, ``log`` what it printed (bounded), ``deaths`` how workers died on it.
+    """
+
+    lease_id: str
+    task_id: str
+    output: Any = None
+    score: Score | None = None
+    error: Failure | None = None
+    traceback: str = ""
+    log: str = ""
+    seconds: float = 0.0
+    usage: Usage = Usage()
+    attempt: int = 0
+    deaths: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Literal["ok", "model", "infrastructure", "caller"]:
+        """``ok`` with a score, else who has to act: the model, the infrastructure, or the caller (a scorer)."""
+        return "ok" if self.error is None else self.error.kind
