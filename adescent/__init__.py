@@ -61,16 +61,18 @@ __all__ = sorted([*_HOMES, "__version__"])  # pyright: ignore[reportUnsupportedD
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> object:
-    """Load the module that holds ``name``, and keep what was found for the next use."""
-    if name == "__version__":
-        found: object = _installed_version()
-    elif name in _HOMES:
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a checker that saw this would believe in every misspelt name
+
+    def __getattr__(name: str) -> object:
+        """Load the module that holds ``name``, and keep what was found for the next use."""
+        if name == "__version__":
+            found: object = _installed_version()
+        elif name in _HOMES:
+            found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

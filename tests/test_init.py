@@ -1,0 +1,74 @@
+"""The door of the package: what it names, and how little it loads."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import adescent
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """Return the modules a fresh interpreter loads for a statement, beyond those it starts with."""
+    script = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(ran.stdout.split())
+
+
+def test_all_is_sorted_and_holds_no_name_twice() -> None:
+    assert adescent.__all__ == sorted(set(adescent.__all__))
+
+
+def test_all_names_every_error() -> None:
+    assert set(import_module("adescent.errors").__all__) <= set(adescent.__all__)
+
+
+@pytest.mark.parametrize("name", adescent.__all__)
+def test_every_public_name_is_what_its_module_defines(name: str) -> None:
+    found = getattr(adescent, name)
+    if name != "__version__":
+        home = import_module(f"adescent.{adescent._HOMES[name]}")
+        assert found is getattr(home, name)
+        assert name in home.__all__
+    assert name in dir(adescent)
+
+
+def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
+    tree = ast.parse(Path(adescent.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.asname: (node.module or "").removeprefix("adescent.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname is not None
+    }
+    assert seen == adescent._HOMES
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'evolv3'"):
+        _ = adescent.evolv3  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = modules_loaded_by("import adescent")
+    assert {name for name in loaded if name.startswith("adescent")} == {"adescent"}
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(
+        {"anyio", "asyncio", "attrs", "cattrs", "pygit2", "trio"}
+    )
+
+
+def test_a_name_loads_only_what_it_needs() -> None:
+    loaded = modules_loaded_by("from adescent import CASConflict")
+    assert {name for name in loaded if name.startswith("adescent")} == {"adescent", "adescent.errors"}
+
+
+def test_the_library_logs_without_a_word_of_its_own() -> None:
+    handlers = logging.getLogger("adescent").handlers
+    assert [type(handler) for handler in handlers] == [logging.NullHandler]
