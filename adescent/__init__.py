@@ -55,7 +55,7 @@ _HOMES = {
     "WrongThread": "errors",
 }
 
-__all__ = sorted([*_HOMES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted([*_HOMES, "__version__"])
 
 # The library never prints and configures no handler: a host that wants its log lines attaches its own.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
