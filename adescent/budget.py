@@ -75,16 +75,32 @@ class Account:
         others = sum(amount for name, amount in self._set_aside.items() if name != purpose)
         return max(0, self.budget.calls - self.calls - self._reserved - others)
 
-    def try_lease(self) -> bool:
-        """Take one rollout and the call it needs; False (and `refused` set) when either is used up."""
-        limit = self.budget.rollouts
-        if limit is not None and self.rollouts >= limit:
-            self.refused = "rollouts"
-            return False
-        if not self.try_call("rollout"):
-            return False
-        self.rollouts += 1
-        return True
+    def take_leases(self, wanted: int, calls: int) -> int:
+        """Take up to ``wanted`` rollouts and hold the ``calls`` each may make; how many the budget granted.
+
+        `refused` is set when it granted fewer. Each call is then paid with `spend_held`, and what a lease did not need
+        goes back with `return_held`. Holding them from the start keeps what a lease may do independent of the order in
+        which others finish.
+        """
+        granted = wanted
+        if self.budget.rollouts is not None and self.budget.rollouts - self.rollouts < granted:
+            granted, self.refused = self.budget.rollouts - self.rollouts, "rollouts"
+        left = self.left("rollout")
+        if left is not None and left // calls < granted:
+            granted, self.refused = left // calls, "calls"
+        self.rollouts += granted
+        self._reserved += granted * calls
+        return granted
+
+    def spend_held(self, purpose: Purpose) -> None:
+        """One of a lease's calls is being made."""
+        self._reserved -= 1
+        self.calls += 1
+        self.by_purpose[purpose] = self.by_purpose.get(purpose, 0) + 1
+
+    def return_held(self, calls: int) -> None:
+        """A lease ends without having made ``calls`` of those it held."""
+        self._reserved -= calls
 
     def try_call(self, purpose: Purpose) -> bool:
         """Take one call at once; False (and `refused` set) when none is left."""
@@ -138,7 +154,4 @@ class Reservation:
     def spend(self) -> None:
         """One call of the batch is being made."""
         self.left -= 1
-        account = self._account
-        account._reserved -= 1
-        account.calls += 1
-        account.by_purpose[self._purpose] = account.by_purpose.get(self._purpose, 0) + 1
+        self._account.spend_held(self._purpose)

@@ -1,0 +1,287 @@
+"""The configuration of a run: every option once, with its default, checked before anything is run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
+
+from attrs import NOTHING, Attribute, evolve, field, fields, frozen
+
+from adescent.budget import Budget
+from adescent.errors import ContractError, OptionError
+from adescent.evolvable import Evolvable
+from adescent.governance import ensure_not_frozen
+from adescent.policies import ParallelPlan, Policies, Strategy, TaskSampler
+from adescent.refs import Resolver
+from adescent.tasks import Splits, Task, make_splits
+
+__all__ = ["Options", "RunConfig", "Schedule", "front_door_signature"]
+
+Schedule = Literal["rounds", "stream"]
+Rows = Iterable[Task | Mapping[str, Any]]
+
+DEFAULT_ROUNDS = 15
+"""Rounds of a run that names no other end."""
+
+ROUNDS_ONLY = {"refresh_interval": "async_ratio", "round_timeout": "rollout_timeout"}
+STREAM_ONLY = {
+    "async_ratio": "refresh_interval",
+    "max_unmerged": "n_workers (a round has one unmerged card a unit)",
+    "resync_on_commit": "refresh_interval",
+}
+
+BUNDLED = {"task_sampler": "task_sampler"}
+"""Keywords that are shortcuts onto a field of `Policies`."""
+
+
+class Options(TypedDict, total=False):
+    """The keywords of ``evolve`` and ``async_evolve``, for type checkers. See `RunConfig` for what they mean."""
+
+    agent: Any
+    run: Any
+    propose: Any
+    hide: Iterable[str]
+    strategy: Strategy
+    initial_state: Mapping[str, str] | str | None
+    artifact_id: str
+    blast_radius: float
+    schedule: Schedule
+    asynchronous: bool
+    n_workers: int
+    rounds: int | None
+    parallel: ParallelPlan
+    task_sampler: TaskSampler
+    max_concurrency: int | None
+    eval_concurrency: int
+    async_ratio: int
+    max_unmerged: int | None
+    resync_on_commit: bool
+    refresh_interval: int
+    budget: Budget
+    target_reward: float | None
+    patience: int | None
+    rollout_timeout: float | None
+    round_timeout: float | None
+    held_out_frac: float
+    held_out: Rows | None
+    test_frac: float
+    test: Rows | None
+    seed: int
+    cheap_eval_tasks: int
+    eval_repeats: int
+    confirm_repeats: int
+    noise: Literal["auto", "yes", "no"]
+    oracle: Any
+    oracle_budget: int
+    self_verify: bool
+    solved_threshold: float
+    policies: Policies
+    run_dir: str | Path | None
+    on_event: Callable[[Any], Awaitable[None] | None] | None
+    strict: bool
+    allow: Iterable[str]
+
+
+def _whole(least: int) -> Callable[[Any, Attribute[Any], Any], None]:
+    def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
+        if value is None and attribute.default is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ContractError(f"{attribute.name}={value!r} must be a whole number of at least {least}.")
+
+    return check
+
+
+def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+        raise ContractError(f"{attribute.name}={value!r} must be a number of seconds above 0, or None.")
+
+
+def _share(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0
+    ):
+        raise ContractError(f"{attribute.name}={value!r} must lie in [0, 1].")
+
+
+def _one_of(*choices: str) -> Callable[[Any, Attribute[Any], Any], None]:
+    def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
+        if value not in choices:
+            raise ContractError(f"{attribute.name}={value!r} must be one of {', '.join(map(repr, choices))}.")
+
+    return check
+
+
+def _flag(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ContractError(f"{attribute.name}={value!r} must be True or False.")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _path(value: Any) -> Path | None:
+    return None if value is None else Path(value)
+
+
+@frozen(kw_only=True, eq=False)
+class RunConfig:
+    """What a run was asked to do. Each field is a keyword of the front door; None of a schedule's own options means
+    that schedule's default."""
+
+    # What is worked on, and by whom.
+    tasks: Any
+    reward: Any
+    agent: Any = None
+    run: Any = None
+    propose: Any = None
+    hide: tuple[str, ...] = field(default=("gold",), converter=_names)
+
+    # What evolves.
+    strategy: Strategy | None = None
+    initial_state: Mapping[str, str] | str | None = None
+    artifact_id: str = "artifact"
+    blast_radius: float = 0.2
+
+    # The loop.
+    schedule: Schedule = field(default="rounds", validator=_one_of("rounds", "stream"))
+    n_workers: int = field(default=4, validator=_whole(1))
+    rounds: int | None = field(default=None, validator=_whole(1))
+    parallel: ParallelPlan | None = None
+    task_sampler: TaskSampler | None = None
+    max_concurrency: int | None = field(default=None, validator=_whole(1))
+    eval_concurrency: int = field(default=8, validator=_whole(1))
+    async_ratio: int | None = field(default=None, validator=_whole(0))
+    max_unmerged: int | None = field(default=None, validator=_whole(1))
+    resync_on_commit: bool | None = None
+    refresh_interval: int | None = field(default=None, validator=_whole(1))
+
+    # When it ends, and how long it waits.
+    budget: Budget = Budget()
+    target_reward: float | None = field(default=None, validator=_share)
+    patience: int | None = field(default=None, validator=_whole(1))
+    rollout_timeout: float | None = field(default=None, validator=_seconds)
+    round_timeout: float | None = field(default=None, validator=_seconds)
+
+    # How it measures.
+    held_out_frac: float = 0.4
+    held_out: Any = None
+    test_frac: float = 0.0
+    test: Any = None
+    seed: int = field(default=0, validator=_whole(-(2**63)))
+    cheap_eval_tasks: int = field(default=8, validator=_whole(1))
+    eval_repeats: int = field(default=1, validator=_whole(1))
+    confirm_repeats: int = field(default=2, validator=_whole(1))
+    noise: str = field(default="auto", validator=_one_of("auto", "yes", "no"))
+    oracle: Any = None
+    oracle_budget: int = field(default=200, validator=_whole(0))
+    self_verify: bool = field(default=False, validator=_flag)
+    solved_threshold: float = field(default=0.999, validator=_share)
+
+    # What it runs on, and who watches.
+    policies: Policies = Policies()
+    run_dir: Path | None = field(default=None, converter=_path)
+    on_event: Any = None
+    strict: bool = field(default=False, validator=_flag)
+    allow: tuple[str, ...] = field(default=(), converter=_names)
+
+    @classmethod
+    def from_options(cls, tasks: Any, reward: Any, options: Mapping[str, Any], schedule: Schedule) -> RunConfig:
+        """Check the keywords of a call. ``schedule`` is the front door's own default.
+
+        Raises OptionError for a keyword that does not exist, contradicts another or means nothing in this schedule,
+        and ContractError for a value out of range.
+        """
+        known = {f.name for f in fields(cls)} | {"asynchronous"}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise OptionError(f"no option {', '.join(map(repr, unknown))}; the options are {', '.join(sorted(known))}.")
+        given = dict(options)
+        given["schedule"] = _schedule_of(given, schedule)
+        _refuse_other_schedule(given)
+        config = cls(tasks=tasks, reward=reward, **given)
+        return config._checked()
+
+    def _checked(self) -> RunConfig:
+        ensure_not_frozen(self.artifact_id)
+        Evolvable(self.artifact_id, blast_radius=self.blast_radius)
+        if not isinstance(self.policies, Policies):
+            raise OptionError(f"policies={self.policies!r} must be a Policies(...) bundle.")
+        if not isinstance(self.budget, Budget):
+            raise OptionError(f"budget={self.budget!r} must be a Budget(...).")
+        for keyword, bundled in BUNDLED.items():
+            if getattr(self, keyword) is not None and getattr(self.policies, bundled) is not None:
+                raise OptionError(f"{keyword}= and Policies({bundled}=) are both given; keep one.")
+        if self.confirm_repeats != 2 and self.policies.acceptance is not None:
+            raise OptionError("confirm_repeats= and Policies(acceptance=) are both given; set it in the policy.")
+        return self._with_agent()
+
+    def _with_agent(self) -> RunConfig:
+        if self.agent is not None:
+            if self.run is not None or self.propose is not None:
+                raise OptionError("agent= and run=/propose= are both given; keep one.")
+            missing = [name for name in ("solve", "propose") if not callable(getattr(self.agent, name, None))]
+            if missing:
+                raise ContractError(f"agent={self.agent!r:.60} has no method {' and '.join(missing)}.")
+            return evolve(self, agent=None, run=self.agent.solve, propose=self.agent.propose)
+        if self.run is None or self.propose is None:
+            raise ContractError("a run needs agent=, or both run= and propose=.")
+        return self
+
+    def splits(self) -> Splits:
+        """The tasks by purpose. Raises ContractError for bad ids, rows, fractions or too few tasks."""
+        return make_splits(
+            self.tasks,
+            held_out_frac=self.held_out_frac,
+            test_frac=self.test_frac,
+            held_out=self.held_out,
+            test=self.test,
+            seed=self.seed,
+        )
+
+    def resolver(self) -> Resolver:
+        """What may resolve in this run."""
+        return Resolver(self.allow)
+
+    @property
+    def total_rollouts(self) -> int | None:
+        """How many leases the run hands out: rounds × workers, 15 rounds where nothing else ends it, else no limit."""
+        bounded = self.budget != Budget() or self.patience is not None
+        rounds = DEFAULT_ROUNDS if self.rounds is None and not bounded else self.rounds
+        return None if rounds is None else rounds * self.n_workers
+
+
+def _schedule_of(options: dict[str, Any], default: Schedule) -> Schedule:
+    flag = options.pop("asynchronous", None)
+    if flag is None:
+        return cast(Schedule, options.get("schedule", default))
+    if not isinstance(flag, bool):
+        raise ContractError(f"asynchronous={flag!r} must be True or False.")
+    meant: Schedule = "stream" if flag else "rounds"
+    if options.get("schedule", meant) != meant:
+        raise OptionError(f"asynchronous={flag} and schedule={options['schedule']!r} contradict each other; keep one.")
+    return meant
+
+
+def _refuse_other_schedule(options: Mapping[str, Any]) -> None:
+    schedule = options["schedule"]
+    foreign = STREAM_ONLY if schedule == "rounds" else ROUNDS_ONLY
+    for name in foreign:
+        if options.get(name) is not None:
+            raise OptionError(f"{name}= means nothing with schedule={schedule!r}; there it is {foreign[name]}.")
+
+
+def front_door_signature(schedule: Schedule) -> Signature:
+    """The signature that ``help()`` shows for the front door: one keyword for each field of `RunConfig`."""
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("tasks", "reward")]
+    for attribute in fields(RunConfig):
+        if attribute.name in ("tasks", "reward"):
+            continue
+        default = schedule if attribute.name == "schedule" else attribute.default
+        assert default is not NOTHING
+        parameters.append(Parameter(attribute.name, Parameter.KEYWORD_ONLY, default=default))
+    parameters.append(Parameter("asynchronous", Parameter.KEYWORD_ONLY, default=None))
+    return Signature(parameters)
