@@ -61,7 +61,7 @@ def lowest(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
-@nox.session(python=PYTHONS[-1])
+@nox.session(python=PYTHONS[0])
 def wheel(session: nox.Session) -> None:
     """Build the wheel and run the tests against it, out of reach of the checkout."""
     away = Path(session.create_tmp()).resolve()
