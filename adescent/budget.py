@@ -110,9 +110,8 @@ class Account:
         self._spend(purpose, 1)
         return True
 
-    @contextmanager
-    def reserve(self, purpose: Purpose, calls: int) -> Iterator[Reservation]:
-        """Hold ``calls`` for a batch, all or nothing; what the batch does not spend is given back at the end.
+    def hold(self, purpose: Purpose, calls: int) -> Reservation:
+        """Hold ``calls`` for a batch that outlives its caller, all or nothing; each is later spent or given back.
 
         Raises BudgetExhausted (and sets `refused`) when they are not there, before anything is spent.
         """
@@ -120,15 +119,17 @@ class Account:
         if left is not None and left < calls:
             self.refused = "calls"
             raise BudgetExhausted("calls", calls, left)
-        reservation = Reservation(self, purpose, calls)
         self._reserved += calls
-        own = self._take_from_own(purpose, calls)
+        return Reservation(self, purpose, calls, self._take_from_own(purpose, calls))
+
+    @contextmanager
+    def reserve(self, purpose: Purpose, calls: int) -> Iterator[Reservation]:
+        """`hold` for a batch that ends with the block; what it does not spend is given back at the end."""
+        reservation = self.hold(purpose, calls)
         try:
             yield reservation
         finally:
-            self._reserved -= reservation.left
-            if own:
-                self._set_aside[purpose] = self._set_aside.get(purpose, 0) + min(own, reservation.left)
+            reservation.give_back(reservation.left)
 
     def _take_from_own(self, purpose: Purpose, calls: int) -> int:
         own = min(self._set_aside.get(purpose, 0), calls)
@@ -144,14 +145,24 @@ class Account:
 
 
 class Reservation:
-    """Calls held for one batch."""
+    """Calls held for one batch; ``own`` of them come out of what was set aside for its purpose."""
 
-    def __init__(self, account: Account, purpose: Purpose, calls: int) -> None:
+    def __init__(self, account: Account, purpose: Purpose, calls: int, own: int) -> None:
         self._account = account
         self._purpose: Purpose = purpose
+        self._own = own
         self.left = calls
 
     def spend(self) -> None:
         """One call of the batch is being made."""
         self.left -= 1
         self._account.spend_held(self._purpose)
+
+    def give_back(self, calls: int) -> None:
+        """The batch will not make ``calls`` of those it holds."""
+        self.left -= calls
+        self._account.return_held(calls)
+        own = min(self._own, calls)
+        if own:
+            self._own -= own
+            self._account.set_aside(self._purpose, own)
