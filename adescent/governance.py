@@ -14,13 +14,25 @@ import anyio
 from adescent.errors import GovernanceError
 from adescent.evolvable import Evolvable
 
-__all__ = ["FAST_MAX", "FROZEN_IDS", "L1SerialGate", "Level", "classify", "ensure_not_frozen"]
+__all__ = [
+    "FAST_MAX",
+    "FROZEN_IDS",
+    "L1SerialGate",
+    "Level",
+    "audit_gain",
+    "classify",
+    "ensure_not_frozen",
+    "oracle_forced",
+]
 
 FAST_MAX = 0.30
 """Largest blast radius that still merges freely."""
 
 FROZEN_IDS = frozenset({"oracle", "audit_budget", "merge_permissions", "safety_constraints"})
 """What decides over the run is never evolved by it: frozen by name, whatever radius is claimed."""
+
+LEAST_TRUST = 0.25
+TRUSTED = 0.75
 
 
 class Level(Enum):
@@ -42,6 +54,19 @@ def ensure_not_frozen(artifact_id: str) -> None:
     """Raise GovernanceError when no run may register, commit or propose to this artifact."""
     if artifact_id in FROZEN_IDS:
         raise GovernanceError(artifact_id)
+
+
+def audit_gain(blast_radius: float, uncertainty: float, trust: float) -> float:
+    """What an oracle call is expected to be worth, Ĝ = blast radius · uncertainty / max(0.25, trust); ranks audits.
+
+    ``blast_radius`` in [0, 1], ``uncertainty`` the standard deviation of the candidate's rate, ``trust`` in [0.25, 4].
+    """
+    return blast_radius * uncertainty / max(LEAST_TRUST, trust)
+
+
+def oracle_forced(blast_radius: float, trust: float) -> bool:
+    """Whether nothing is committed without the oracle: it reaches too far, or cheap verdicts have been wrong."""
+    return blast_radius > FAST_MAX or trust < TRUSTED
 
 
 class L1SerialGate:
