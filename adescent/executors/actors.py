@@ -1,0 +1,171 @@
+"""How an actor is called: checked once against its signature, then awaited like any other, whatever it is.
+
+=======================================================  ===============================================================
+the actor                                                runs
+=======================================================  ===============================================================
+coroutine function (method, partial, async ``__call__``) on the loop, awaited
+plain function that this package defines (its scorers)   on the loop, at once: they compute briefly and never wait
+any other plain function                                 in a thread of the run's pool
+plain function that returns an awaitable                 in a thread; what it returns is awaited on the loop
+=======================================================  ===============================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anyio import current_effective_deadline, get_cancelled_exc_class
+
+from adescent.errors import AdescentError, ContractError
+from adescent.executors.threads import ThreadPool
+from adescent.refs import Ref, Resolver
+
+__all__ = ["ActorAborted", "Bound", "bind"]
+
+Bound = Callable[..., Awaitable[Any]]
+
+
+class ActorAborted(AdescentError):
+    """An actor raised what would have ended more than its own rollout, such as SystemExit; ``error`` is that."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"the actor raised {type(self.error).__name__}: {self.error}"
+
+
+def bind(
+    actor: Any, *, name: str, arity: tuple[int, ...], threads: ThreadPool, resolver: Resolver | None = None
+) -> Bound:
+    """The actor as something to await, decided once so that a call is a straight line.
+
+    ``actor`` is a callable or a Ref to one. ``name`` is how it is called, parameters included, for messages:
+    ``"reward(task, output)"``. ``arity`` are the numbers of arguments it may take, the most wanted first: what comes
+    back is called with ``max(arity)`` of them and passes on as many as the actor takes. It raises Exceptions only,
+    cancellation of the calling task and Ctrl-C aside.
+
+    Raises ContractError when the actor is no callable or takes none of these numbers, RefError when it does not
+    resolve (here, since resolving may import).
+    """
+    if isinstance(actor, Ref):
+        actor = (resolver or Resolver()).resolve(actor)
+    taken = _arity_of(actor, name, arity)
+    if _is_async(actor):
+        bound = _awaited(actor)
+    elif _is_ours(actor):
+        bound = _at_once(actor)
+    else:
+        bound = _in_thread(actor, threads)
+    return bound if taken == max(arity) else _with_fewer(bound, taken)
+
+
+def _arity_of(actor: Any, name: str, arity: tuple[int, ...]) -> int:
+    if not callable(actor):
+        raise ContractError(
+            f"{name.partition('(')[0]} is a {type(actor).__name__}: give a function {name}, sync or async, or a Ref to one."
+        )
+    try:
+        signature = inspect.signature(actor)
+    except (TypeError, ValueError):  # some builtins tell none; the call itself will tell
+        return arity[0]
+    for count in arity:
+        try:
+            signature.bind(*[None] * count)
+        except TypeError:
+            continue
+        return count
+    label = getattr(_innermost(actor), "__qualname__", type(actor).__qualname__)
+    raise ContractError(
+        f"{name.partition('(')[0]} is {label}{signature}, which cannot be called as {name}: change what it takes."
+    )
+
+
+def _innermost(actor: Any) -> Any:
+    while isinstance(actor, functools.partial):
+        actor = actor.func
+    return actor
+
+
+def _is_async(actor: Any) -> bool:
+    function = _innermost(actor)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+def _is_ours(actor: Any) -> bool:
+    home = getattr(_innermost(actor), "__module__", None) or ""
+    return home.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _awaited(function: Bound) -> Bound:
+    async def call(*args: Any) -> Any:
+        try:
+            return await function(*args)
+        except Exception:
+            raise
+        except BaseException as error:
+            if _ends_the_task(error):
+                raise
+            raise ActorAborted(error) from error
+
+    return call
+
+
+def _at_once(function: Callable[..., Any]) -> Bound:
+    async def compute(*args: Any) -> Any:
+        returned = function(*args)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    return _awaited(compute)
+
+
+def _in_thread(function: Callable[..., Any], threads: ThreadPool) -> Bound:
+    def contained(*args: Any) -> Any:
+        # Wrapped where it is raised: on the loop, a CancelledError would look like a cancellation of ours.
+        try:
+            return function(*args)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise ActorAborted(error) from error
+
+    async def call(*args: Any) -> Any:
+        returned = await threads.run(contained, *args)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    return _awaited(call)
+
+
+def _with_fewer(bound: Bound, count: int) -> Bound:
+    async def call(*args: Any) -> Any:
+        return await bound(*args[:count])
+
+    return call
+
+
+def _ends_the_task(error: BaseException) -> bool:
+    """Whether this is not the actor's failure but the end of the task that called it."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_ends_the_task, error.exceptions))
+    if isinstance(error, get_cancelled_exc_class()):
+        return _is_being_cancelled()
+    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+def _is_being_cancelled() -> bool:
+    """False when an actor raised a cancellation of its own, e.g. of a native task it had waited for.
+
+    Such a one would otherwise silently end the worker that called the actor. Only asyncio's can be told apart.
+    """
+    if current_effective_deadline() == -math.inf:
+        return True
+    if get_cancelled_exc_class().__module__.partition(".")[0] != "asyncio":
+        return True
+    task = sys.modules["asyncio"].current_task()
+    return task is None or task.cancelling() > 0
