@@ -1,0 +1,1 @@
+"""What to try next, and what the oracle is asked next."""

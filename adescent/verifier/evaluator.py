@@ -1,0 +1,270 @@
+"""The evaluation group: every score of a run is bought once, by tasks that belong to nobody who asks for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from functools import partial
+from itertools import count
+
+from anyio import AsyncContextManagerMixin, CancelScope, ClosedResourceError, create_task_group
+from anyio.lowlevel import checkpoint
+from attrs import frozen
+
+from adescent.budget import Purpose
+from adescent.canonical import digest_of_text
+from adescent.evolvable import Evolvable
+from adescent.policies.protocols import EvaluationServices
+from adescent.policies.records import Measurement, Reading
+from adescent.tasks import Split, Task
+from adescent.verifier.evaluation import Evaluation
+from adescent.verifier.readings import Trial, reading_of, trial_of
+from adescent.workspec import Result, RolloutSpec
+
+__all__ = ["EvaluationGroup", "EvaluationStatistics"]
+
+RENDERED_KEPT = 64
+"""Rendered artifacts kept: heads and candidates that are being measured, with room to spare."""
+
+
+@frozen
+class EvaluationStatistics:
+    """Evaluations ``run`` so far and ``in_flight`` now; scores that cost nothing: cache ``hits`` and ``joins``."""
+
+    run: int
+    in_flight: int
+    hits: int
+    joins: int
+
+
+class EvaluationGroup(AsyncContextManagerMixin):
+    """An `Evaluator`: single-flight, at most ``services.concurrency`` evaluations at once, first come first served.
+
+    An evaluation belongs to the group. Whoever asks for the same score joins it, it survives the first asker, and it
+    is cancelled when nobody waits any more. Leaving the block cancels what is under way; whoever still waits then, or
+    asks later, gets ClosedResourceError.
+    """
+
+    def __init__(self, services: EvaluationServices) -> None:
+        self._services = services
+        self._environment = digest_of_text(services.identity)
+        self._renderings: dict[str, tuple[str, str]] = {}
+        self._queue: deque[Evaluation] = deque()
+        self._under_way: dict[str, Evaluation] = {}
+        self._running: set[Evaluation] = set()
+        self._leases = count()
+        self._pullers = 0
+        self._run = self._hits = self._joins = 0
+        self._open = False
+        self._failure: Exception | None = None
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncIterator[EvaluationGroup]:
+        self._context = copy_context()
+        failure: Exception | None = None
+        async with create_task_group() as self._tasks:
+            self._open = True
+            try:
+                yield self
+            except Exception as error:  # noqa: BLE001 - raised bare below, where no task group wraps it
+                failure = error
+            finally:
+                self._close()
+        failure = failure or self._failure
+        if failure is not None:
+            raise failure
+
+    def statistics(self) -> EvaluationStatistics:
+        """How the scores asked for so far were answered."""
+        return EvaluationStatistics(self._run, len(self._running), self._hits, self._joins)
+
+    def unanswered(self, artifact: Evolvable, tasks: Sequence[Task], *, split: Split, repeats: range = range(1)) -> int:
+        """How many scores of such a measurement neither the cache nor an evaluation under way answers."""
+        _, digest = self._rendering(artifact)
+        return sum(self._known(key) is None for key, _ in self._keys(digest, tasks, split, repeats))
+
+    async def measure(
+        self,
+        artifact: Evolvable,
+        tasks: Sequence[Task],
+        *,
+        split: Split,
+        purpose: Purpose,
+        repeats: range = range(1),
+        fresh: bool = False,
+        still_open: Callable[[Measurement], bool] | None = None,
+    ) -> Measurement:
+        """Score ``artifact`` on ``tasks``, once for each number in ``repeats`` (the same number is the same score).
+
+        A ``fresh`` score is neither looked up nor joined nor kept: it is a second opinion, and if it took the place of
+        the one kept under its repeat, that number would stand for two scores in one run.
+
+        ``still_open`` is asked of every completed prefix in task order, however the evaluations finish, so where it
+        ends a measurement does not depend on timing; the rest is cancelled and ``complete`` is False.
+
+        Raises BudgetExhausted before anything is run when the budget does not cover what has to be bought, and
+        whatever the services' rollout raises instead of returning a result.
+        """
+        await checkpoint()  # an answer that is all cache would hide a cancellation and hold the loop
+        if not self._open:
+            raise ClosedResourceError
+        asked = self._ask(artifact, tasks, split, purpose, repeats, fresh)
+        try:
+            return await self._collect(tasks, len(repeats), asked, still_open)
+        finally:
+            for answer in asked:
+                if isinstance(answer, Evaluation):
+                    self._leave(answer)
+
+    # Asking -----------------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self, artifact: Evolvable, tasks: Sequence[Task], split: Split, purpose: Purpose, repeats: range, fresh: bool
+    ) -> list[Evaluation | Trial]:
+        rendered, digest = self._rendering(artifact)
+        asked: list[Evaluation | Trial] = []
+        bought: dict[str, Evaluation] = {}
+        for key, task in self._keys(digest, tasks, split, repeats):
+            answer = bought.get(key) or (None if fresh else self._known(key))
+            if answer is None:
+                spec = RolloutSpec(rendered, task, lease_id=f"{purpose} {next(self._leases)}")
+                answer = bought[key] = Evaluation(key, spec, purpose, fresh)
+            asked.append(answer)
+        if bought:
+            self._buy(bought, purpose, fresh)
+        hits = 0
+        for answer in asked:
+            if isinstance(answer, Evaluation):
+                answer.waiting += 1
+            else:
+                hits += 1
+        self._hits += hits
+        self._joins += len(asked) - hits - len(bought)
+        return asked
+
+    def _buy(self, bought: dict[str, Evaluation], purpose: Purpose, fresh: bool) -> None:
+        """Pay for all of them or raise; only then can they be found and run."""
+        reservation = self._services.account.hold(purpose, len(bought))
+        for evaluation in bought.values():
+            evaluation.reservation = reservation
+        if not fresh:
+            self._under_way.update(bought)
+        self._queue.extend(bought.values())
+        for _ in range(min(len(self._queue), self._services.concurrency - self._pullers)):
+            self._pullers += 1
+            # A task inherits the context of its starter, and this one works for others too.
+            self._context.copy().run(partial(self._tasks.start_soon, self._pull, name="evaluations"))
+
+    def _known(self, key: str) -> Evaluation | Trial | None:
+        cache = self._services.cache
+        score = None if cache is None else cache.get(key)
+        return self._under_way.get(key) if score is None else Trial(score)
+
+    def _keys(self, digest: str, tasks: Sequence[Task], split: Split, repeats: range) -> Iterator[tuple[str, Task]]:
+        for task in tasks:
+            for repeat in repeats:
+                yield f"{digest}:{task.digest}:{split}:{self._environment}:{repeat}", task
+
+    def _rendering(self, artifact: Evolvable) -> tuple[str, str]:
+        """The rendered artifact and its digest, hashed once however often it is measured."""
+        known = self._renderings.get(artifact.digest)
+        if known is None:
+            rendered = self._services.render(artifact.state)
+            known = self._renderings[artifact.digest] = rendered, digest_of_text(rendered)
+            if len(self._renderings) > RENDERED_KEPT:
+                del self._renderings[next(iter(self._renderings))]
+        return known
+
+    # Waiting ----------------------------------------------------------------------------------------------------------
+
+    async def _collect(
+        self,
+        tasks: Sequence[Task],
+        repeats: int,
+        asked: Sequence[Evaluation | Trial],
+        still_open: Callable[[Measurement], bool] | None,
+    ) -> Measurement:
+        readings: list[Reading] = []
+        for index, task in enumerate(tasks):
+            answers = asked[index * repeats : (index + 1) * repeats]
+            trials = [await answer.answer() if isinstance(answer, Evaluation) else answer for answer in answers]
+            readings.append(reading_of(task.id, trials))
+            if still_open is not None and len(readings) < len(tasks):
+                prefix = Measurement(tuple(readings), self._services.identity, complete=False)
+                if not still_open(prefix):
+                    return prefix
+        return Measurement(tuple(readings), self._services.identity)
+
+    def _leave(self, evaluation: Evaluation) -> None:
+        """One asker less; without any, the evaluation is dropped, and cannot be joined while it goes down."""
+        evaluation.waiting -= 1
+        if evaluation.waiting or evaluation.settled:
+            return
+        self._forget(evaluation)
+        if evaluation.scope is None:
+            evaluation.reservation.give_back(1)
+        else:
+            evaluation.scope.cancel()
+
+    def _forget(self, evaluation: Evaluation) -> None:
+        if self._under_way.get(evaluation.key) is evaluation:
+            del self._under_way[evaluation.key]
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    async def _pull(self) -> None:
+        """Work on the queue until it is empty."""
+        try:
+            while self._queue:
+                evaluation = self._queue.popleft()
+                if evaluation.waiting:
+                    await self._evaluate(evaluation)
+                    await checkpoint()  # for actors that never suspend
+        finally:
+            self._pullers -= 1
+
+    async def _evaluate(self, evaluation: Evaluation) -> None:
+        evaluation.reservation.spend()
+        self._run += 1
+        self._running.add(evaluation)
+        try:
+            with CancelScope() as evaluation.scope:
+                self._settle(evaluation, await self._services.rollout(evaluation.spec, evaluation.purpose))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for, or by the group
+            self._fail(evaluation, error)
+        finally:
+            self._running.discard(evaluation)
+
+    def _settle(self, evaluation: Evaluation, result: Result) -> None:
+        trial = trial_of(result)
+        if trial.score is not None:
+            if self._services.cache is not None and not evaluation.fresh:
+                self._services.cache.put(evaluation.key, trial.score)
+        elif evaluation.waiting:
+            self._services.count("evaluation_failures" if trial.failed else "evaluations_missing")
+        self._forget(evaluation)
+        evaluation.settle(trial=trial)
+
+    def _fail(self, evaluation: Evaluation, error: Exception) -> None:
+        """A rollout raised instead of reporting: those who wait raise it; where nobody does, the group ends with it."""
+        self._forget(evaluation)
+        if evaluation.waiting and not evaluation.settled:
+            evaluation.settle(error=error)
+        else:
+            self._failure = self._failure or error
+            self._tasks.cancel_scope.cancel()
+
+    def _close(self) -> None:
+        """Take no more, drop everything, and release who waits from outside at once, not when the last task is gone."""
+        self._open = False
+        for evaluation in self._queue:
+            if evaluation.waiting:
+                evaluation.reservation.give_back(1)
+                evaluation.settle(error=ClosedResourceError())
+        for evaluation in self._running:
+            evaluation.settle(error=ClosedResourceError())
+        self._queue.clear()
+        self._under_way.clear()
+        self._tasks.cancel_scope.cancel()
