@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from adescent.errors import LedgerError as LedgerError
     from adescent.errors import LoopRunning as LoopRunning
     from adescent.errors import OptionError as OptionError
+    from adescent.errors import ProposalError as ProposalError
     from adescent.errors import RefError as RefError
     from adescent.errors import RunCancelled as RunCancelled
     from adescent.errors import RunDirError as RunDirError
@@ -44,6 +45,7 @@ _HOMES = {
     "LedgerError": "errors",
     "LoopRunning": "errors",
     "OptionError": "errors",
+    "ProposalError": "errors",
     "RefError": "errors",
     "RunCancelled": "errors",
     "RunDirError": "errors",

@@ -5,6 +5,7 @@
     AdescentError
     ├── ContractError             what was handed in cannot work; nothing has been lost
     │   ├── OptionError           an option, or two together, that make no sense (also a TypeError)
+    │   ├── ProposalError         a proposal of the right type whose content cannot be read
     │   ├── GovernanceError       a frozen artifact was about to be changed
     │   ├── RefError              a Ref that is malformed, not allowed here, or does not resolve
     │   └── VoidScore             a scorer returned something that is no score
@@ -38,6 +39,7 @@ __all__ = [
     "LedgerError",
     "LoopRunning",
     "OptionError",
+    "ProposalError",
     "RefError",
     "RunCancelled",
     "RunDirError",
@@ -60,6 +62,10 @@ class ContractError(AdescentError):
 
 class OptionError(ContractError, TypeError):
     """An option that does not exist, contradicts another one, or means nothing here."""
+
+
+class ProposalError(ContractError):
+    """A proposal of a type the strategy takes, whose content it cannot read: a failed proposal, as models make them."""
 
 
 class GovernanceError(ContractError):
@@ -174,7 +180,9 @@ class BudgetExhausted(AdescentError):
         self.left = left
 
     def __str__(self) -> str:
-        return f"the budget of {self.which} has {self.left} left and {self.asked} were needed: raise Budget({self.which}=…)."
+        return (
+            f"the budget of {self.which} has {self.left} left and {self.asked} were needed: raise Budget({self.which}=…)."
+        )
 
 
 class RunCancelled(AdescentError):

@@ -67,7 +67,8 @@ class Strategy(Protocol):
 
     Two optional extras are used where a strategy has them: ``violation(state) -> str`` names what makes a state
     invalid (``""`` when it is fine), and ``takes_rivals`` (True unless said otherwise) tells whether a diff that
-    overwrites newer text may compete with it.
+    overwrites newer text may compete with it. ``repr()`` names the strategy with all its options: a run directory is
+    continued only where it is the same.
     """
 
     def initial(self, initial_state: Mapping[str, str] | str | None) -> State:
@@ -81,7 +82,8 @@ class Strategy(Protocol):
     def to_diff(self, state: State, proposal: Any, target: str) -> Diff:
         """The change that ``proposal`` (whatever ``propose`` returned) means to ``state``; no ops means no change.
 
-        Raises ContractError when the proposal is of a type the strategy cannot read.
+        Raises ContractError when the proposal is of a type the strategy does not take (the proposer is written wrongly)
+        and ProposalError when it has the type and cannot be read all the same (a failed proposal, as models make them).
         """
         ...
 
@@ -118,10 +120,13 @@ class TaskSampler(Protocol):
 
 
 class Planner(Protocol):
-    """Splits the work of one run into assignments. An optional ``observe(assignment, score)`` is told how they went."""
+    """Splits the work of one run into assignments.
+
+    An optional ``observe(assignment, score)`` is told once how each went; the score is None when the lease gave none.
+    """
 
     def assign(self, turn: int, unit: int) -> Assignment:
-        """What unit ``unit`` (0 … n_units - 1) works on in its turn ``turn`` (0, 1, …)."""
+        """What unit ``unit`` (0 … n_units - 1) works on in its turn ``turn`` (0, 1, …): one lease, under way."""
         ...
 
 
