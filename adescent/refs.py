@@ -261,6 +261,8 @@ class Resolver:
         first import; what failed is tried again on the next call. Raises RefError (from the cause) when a target is
         not allowed, is missing, or does not take its config; a ContractError of a factory passes as it is.
         """
+        if not isinstance(ref, Ref):
+            raise RefError(f"a {type(ref).__name__} was to be resolved: write Ref('package.module:attribute', config).")
         if ref in self._made:
             return self._made[ref]
         order = list(ref.innermost_first())
@@ -342,7 +344,7 @@ def _defined_in(module: ModuleType, module_name: str, attribute: str) -> Any:
             f"{module_name} defines no {attribute!r}: check the spelling and the installed version."
         ) from None
     home = getattr(found, "__module__", None)
-    if isinstance(found, ModuleType) or home != module_name:
+    if home != module_name:
         raise RefError(
             f"{module_name}:{attribute} is not defined in {module_name} but in {home or 'no module that it tells'}: "
             "name a function or class where it is defined, and allow that module."
