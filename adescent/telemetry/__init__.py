@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from adescent.telemetry.events import *  # noqa: F403 - the room's own public names
 from adescent.telemetry.events import __all__ as _events
-from adescent.telemetry.hub import EventHub
+from adescent.telemetry.hub import Emit, EventHub
 
-__all__ = ["EventHub", *_events]  # noqa: PLE0604 - the list holds strings
+__all__ = ["Emit", "EventHub", *_events]

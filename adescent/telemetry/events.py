@@ -17,7 +17,6 @@ __all__ = [
     "RoundFinished",
     "RunFinished",
     "RunStarted",
-    "ScoreVoided",
     "WorkersRefreshed",
 ]
 
@@ -43,18 +42,10 @@ class RunStarted(Event):
 
 @frozen(kw_only=True)
 class RolloutFailed(Event):
-    """A worker's rollout gave no score. ``stage`` is run, reward, propose or worker."""
+    """A worker's rollout gave no score or no proposal. ``stage`` is run, reward, propose or worker."""
 
     task_id: str
     stage: str
-    message: str
-
-
-@frozen(kw_only=True)
-class ScoreVoided(Event):
-    """A scorer returned something that is no score."""
-
-    task_id: str
     message: str
 
 
