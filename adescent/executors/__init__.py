@@ -1,1 +1,40 @@
-"""Where a rollout runs."""
+"""Where a rollout runs: one seam, ``await executor.rollout(spec) -> Result``, and who is behind it.
+
+Names load on first use, so that a process which needs one of them does not load what the others need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adescent.executors.driving import collect_rollouts as collect_rollouts
+    from adescent.executors.driving import map_rollouts as map_rollouts
+    from adescent.executors.driving import run_rollouts as run_rollouts
+    from adescent.executors.inline import InlineExecutor as InlineExecutor
+    from adescent.executors.thread import ThreadExecutor as ThreadExecutor
+
+_HOMES = {
+    "InlineExecutor": "inline",
+    "ThreadExecutor": "thread",
+    "collect_rollouts": "driving",
+    "map_rollouts": "driving",
+    "run_rollouts": "driving",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    """Load the module that holds ``name``, and keep what was found for the next use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Name what can be imported, loaded or not."""
+    return sorted({*globals(), *__all__})

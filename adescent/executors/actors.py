@@ -25,7 +25,7 @@ from adescent.errors import AdescentError, ContractError
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
 
-__all__ = ["ActorAborted", "Bound", "bind"]
+__all__ = ["ActorAborted", "Bound", "bind", "contained"]
 
 Bound = Callable[..., Awaitable[Any]]
 
@@ -67,10 +67,9 @@ def bind(
 
 
 def _arity_of(actor: Any, name: str, arity: tuple[int, ...]) -> int:
+    role = name.partition("(")[0]
     if not callable(actor):
-        raise ContractError(
-            f"{name.partition('(')[0]} is a {type(actor).__name__}: give a function {name}, sync or async, or a Ref to one."
-        )
+        raise ContractError(f"{role} is a {type(actor).__name__}: give a function {name}, or a Ref to one.")
     try:
         signature = inspect.signature(actor)
     except (TypeError, ValueError):  # some builtins tell none; the call itself will tell
@@ -82,9 +81,7 @@ def _arity_of(actor: Any, name: str, arity: tuple[int, ...]) -> int:
             continue
         return count
     label = getattr(_innermost(actor), "__qualname__", type(actor).__qualname__)
-    raise ContractError(
-        f"{name.partition('(')[0]} is {label}{signature}, which cannot be called as {name}: change what it takes."
-    )
+    raise ContractError(f"{role} is {label}{signature}, which cannot be called as {name}: change what it takes.")
 
 
 def _innermost(actor: Any) -> Any:
@@ -95,7 +92,7 @@ def _innermost(actor: Any) -> Any:
 
 def _is_async(actor: Any) -> bool:
     function = _innermost(actor)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _is_ours(actor: Any) -> bool:
@@ -126,20 +123,24 @@ def _at_once(function: Callable[..., Any]) -> Bound:
 
 
 def _in_thread(function: Callable[..., Any], threads: ThreadPool) -> Bound:
-    def contained(*args: Any) -> Any:
-        # Wrapped where it is raised: on the loop, a CancelledError would look like a cancellation of ours.
-        try:
-            return function(*args)
-        except Exception:
-            raise
-        except BaseException as error:
-            raise ActorAborted(error) from error
-
     async def call(*args: Any) -> Any:
-        returned = await threads.run(contained, *args)
+        returned = await threads.run(contained, function, *args)
         return await returned if inspect.isawaitable(returned) else returned
 
     return _awaited(call)
+
+
+def contained(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a thread so that it raises Exceptions only.
+
+    They are wrapped there, since on the loop a CancelledError of the function's would look like one of the task's.
+    """
+    try:
+        return function(*args)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise ActorAborted(error) from error
 
 
 def _with_fewer(bound: Bound, count: int) -> Bound:
@@ -151,11 +152,11 @@ def _with_fewer(bound: Bound, count: int) -> Bound:
 
 def _ends_the_task(error: BaseException) -> bool:
     """Whether this is not the actor's failure but the end of the task that called it."""
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        return True
     if isinstance(error, BaseExceptionGroup):
         return any(map(_ends_the_task, error.exceptions))
-    if isinstance(error, get_cancelled_exc_class()):
-        return _is_being_cancelled()
-    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+    return isinstance(error, get_cancelled_exc_class()) and _is_being_cancelled()
 
 
 def _is_being_cancelled() -> bool:

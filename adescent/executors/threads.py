@@ -147,11 +147,13 @@ class ThreadPool:
             self._staff()
             self._queue.put(call)
             await call.finished.wait()
+        except GeneratorExit:  # the coroutine is being closed, perhaps with no loop left: there is no waiting
+            raise
         except get_cancelled_exc_class():
             await self._outlast(call)
             raise
         finally:
-            self._let_go(call)
+            self._abandon(call)
         return cast("Returned", call.outcome())
 
     def statistics(self) -> ThreadStatistics:
@@ -187,25 +189,33 @@ class ThreadPool:
             self._threads[thread] = ended
 
     async def _outlast(self, call: _Call) -> None:
-        """Wait, within the grace, for a cancelled call that a thread has already begun."""
-        if call.state is _State.RUNNING:
-            with anyio.move_on_after(self.grace, shield=True):
-                await call.finished.wait()
+        """Withdraw a cancelled call, or wait for it, within the grace, when a thread has already begun it."""
+        if self._withdraw(call):
+            return
+        with anyio.move_on_after(self.grace, shield=True):
+            await call.finished.wait()
             call.drop()
 
-    def _let_go(self, call: _Call) -> None:
-        """Give up what has not finished. Also reached when the waiting coroutine is closed or cancelled natively."""
+    def _withdraw(self, call: _Call) -> bool:
         with self._lock:
-            before = call.state
-            if before is _State.QUEUED:
-                self._queued -= 1
-            elif before is _State.RUNNING:
-                self._running -= 1
-                self._abandoned += 1
-                self._threads.pop(cast("threading.Thread", call.thread), None)
-            if before is not _State.FINISHED:
-                call.state = _State.GIVEN_UP
-        if before is _State.RUNNING and self._entries:
+            if call.state is not _State.QUEUED:
+                return False
+            call.state = _State.GIVEN_UP
+            self._queued -= 1
+            return True
+
+    def _abandon(self, call: _Call) -> None:
+        """Give up what has not finished. In good times there is nothing to do."""
+        if self._withdraw(call):
+            return
+        with self._lock:
+            if call.state is not _State.RUNNING:
+                return
+            call.state = _State.GIVEN_UP
+            self._running -= 1
+            self._abandoned += 1
+            self._threads.pop(cast("threading.Thread", call.thread), None)
+        if self._entries:
             self._staff()
 
     async def _end_threads(self) -> None:

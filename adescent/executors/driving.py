@@ -1,0 +1,128 @@
+"""Driving an executor by hand: many specs in, results out as they come or in order, from async code or a script."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.lowlevel import checkpoint
+from anyio.streams.memory import MemoryObjectReceiveStream
+from sniffio import AsyncLibraryNotFoundError, current_async_library
+
+from adescent.errors import LoopRunning, OptionError
+from adescent.policies import Executor
+from adescent.workspec import Result, RolloutSpec
+
+__all__ = ["collect_rollouts", "map_rollouts", "run_rollouts"]
+
+DEFAULT_CONCURRENCY = 64
+
+Deliver = Callable[[int, Result], Awaitable[None]]
+
+
+@asynccontextmanager
+async def map_rollouts(
+    executor: Executor, specs: Iterable[RolloutSpec], *, concurrency: int | None = None
+) -> AsyncIterator[MemoryObjectReceiveStream[Result]]:
+    """Results in the order in which they complete, as a stream to be read in the block.
+
+    ``executor`` is open already. ``specs`` is read as results are taken, so it may be endless; ``concurrency`` rollouts
+    are under way at once (default: the executor's slots, or 64 where it sets no limit). Leaving the block cancels
+    what is still under way. What reading ``specs`` raises comes out of the block as it is.
+    """
+    width = _width(executor, concurrency)
+    errors: list[Exception] = []
+    send, receive = anyio.create_memory_object_stream[Result](width)
+
+    async def deliver(_: int, result: Result) -> None:
+        try:
+            send.send_nowait(result)
+        except anyio.WouldBlock:
+            await send.send(result)
+
+    async def produce() -> None:
+        with send:
+            try:
+                await _deliver_all(executor, specs, width, deliver)
+            except anyio.BrokenResourceError:  # the reader closed the stream: it has seen enough
+                pass
+            except Exception as error:  # noqa: BLE001 - kept, to be raised outside the group and so without one
+                errors.append(error)
+                group.cancel_scope.cancel()
+
+    with send, receive:
+        async with anyio.create_task_group() as group:
+            group.start_soon(produce, name="rollouts")
+            try:
+                yield receive
+            except Exception as error:  # noqa: BLE001 - the same for what the block raises
+                errors.append(error)
+            group.cancel_scope.cancel()
+    if errors:
+        raise errors.pop(0)
+
+
+async def collect_rollouts(
+    executor: Executor, specs: Iterable[RolloutSpec], *, concurrency: int | None = None
+) -> list[Result]:
+    """All results, in the order of ``specs``. ``executor`` is open already; ``concurrency`` as in `map_rollouts`."""
+    results: dict[int, Result] = {}
+
+    async def deliver(index: int, result: Result) -> None:
+        results[index] = result
+
+    await _deliver_all(executor, specs, _width(executor, concurrency), deliver)
+    return [results[index] for index in range(len(results))]
+
+
+def run_rollouts(specs: Iterable[RolloutSpec], executor: Executor, *, concurrency: int | None = None) -> list[Result]:
+    """Drive an executor from a script: open it, run all specs, close it; results in the order of ``specs``.
+
+    Raises LoopRunning inside an event loop, where `collect_rollouts` can be awaited.
+    """
+    if _inside_a_loop():
+        raise LoopRunning("run_rollouts()", "collect_rollouts(executor, specs)")
+
+    async def opened() -> list[Result]:
+        async with executor:
+            return await collect_rollouts(executor, specs, concurrency=concurrency)
+
+    return anyio.run(opened)
+
+
+def _width(executor: Executor, concurrency: int | None) -> int:
+    if concurrency is None:
+        return executor.slots or DEFAULT_CONCURRENCY
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise OptionError(f"concurrency is how many rollouts are under way at once, at least 1, not {concurrency!r}.")
+    return concurrency
+
+
+async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
+    """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
+    numbered = enumerate(specs)
+    errors: list[Exception] = []
+
+    async def pull() -> None:
+        try:
+            for index, spec in numbered:
+                await deliver(index, await executor.rollout(spec))
+                await checkpoint()  # actors that never suspend must not starve the loop
+        except Exception as error:  # noqa: BLE001 - kept, to be raised outside the group and so without one
+            errors.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for number in range(width):
+            group.start_soon(pull, name=f"rollouts · {number}")
+    if errors:
+        raise errors.pop(0)
+
+
+def _inside_a_loop() -> bool:
+    try:
+        current_async_library()
+    except AsyncLibraryNotFoundError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""What went wrong in an actor, as a record: whose fault it is, whether trying again may help, and where it happened."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from adescent.errors import Transient
+from adescent.executors.actors import ActorAborted
+from adescent.workspec import Failure, FailureKind
+
+__all__ = ["failure_from", "traceback_of"]
+
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 8_192
+"""Characters kept of a traceback: the last ones, since what was raised stands at the end."""
+
+_HERE = str(Path(__file__).parent)
+_PASSING = (Transient, ConnectionError, TimeoutError)
+
+
+def failure_from(error: BaseException, kind: FailureKind, stage: Literal["run", "reward", "worker"]) -> Failure:
+    """The record of what an actor raised; `ActorAborted` is seen through."""
+    cause = error.error if isinstance(error, ActorAborted) else error
+    return Failure(
+        kind, stage, type(cause).__name__, _words(cause), _is_passing(cause), _retry_after(cause), cause=cause
+    )
+
+
+def traceback_of(error: BaseException) -> str:
+    """The text of its traceback from the actor's first frame on, and at most the last 8192 characters of that."""
+    cause = error.error if isinstance(error, ActorAborted) else error
+    frames = _beyond_us(cause.__traceback__)
+    return "".join(traceback.format_exception(type(cause), cause, frames))[-MAX_TRACEBACK:]
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)[:MAX_MESSAGE]
+    except Exception as broken:  # noqa: BLE001 - an exception whose words fail is still a failure to report
+        return f"(no message: its __str__ raised {type(broken).__name__})"
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether it may pass. A group (of a task group inside the actor) may when everything in it may."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_passing, error.exceptions))
+    return isinstance(error, _PASSING)
+
+
+def _retry_after(error: BaseException) -> float | None:
+    """The seconds to wait that were asked for; of a group's, the most."""
+    if isinstance(error, BaseExceptionGroup):
+        return max(filter(None, map(_retry_after, error.exceptions)), default=None)
+    return error.retry_after if isinstance(error, Transient) else None
+
+
+def _beyond_us(trace: TracebackType | None) -> TracebackType | None:
+    """Skip the frames of this room that lead to the actor; all of them are ours when the actor never got a frame."""
+    first = trace
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace or first
