@@ -17,13 +17,32 @@ from adescent.errors import BudgetExhausted, ContractError
 __all__ = ["Account", "Budget", "Purpose", "Reservation"]
 
 Purpose = Literal[
-    "seed", "noise", "rollout", "proposal", "self-verify", "rebase", "rule", "gate", "audit", "promotion", "final", "test"
+    "seed",
+    "noise",
+    "rollout",
+    "proposal",
+    "self-verify",
+    "rebase",
+    "rule",
+    "gate",
+    "audit",
+    "promotion",
+    "final",
+    "test",
 ]
 
 
-def _positive(instance: Any, attribute: Any, value: float | None) -> None:
-    if value is not None and (isinstance(value, bool) or not value > 0):
-        raise ContractError(f"Budget({attribute.name}={value!r}) must be above 0; leave it out for no limit.")
+def _count(_: Any, attribute: Any, value: int | None) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ContractError(
+            f"Budget({attribute.name}={value!r}) must be a whole number of at least 1; leave it out for no limit."
+        )
+
+
+def _seconds(_: Any, attribute: Any, value: float | None) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (number and value > 0):
+        raise ContractError(f"Budget({attribute.name}={value!r}) must be a number above 0; leave it out for no limit.")
 
 
 @frozen
@@ -34,9 +53,9 @@ class Budget:
     (retries count, scorers do not), ``seconds`` is wall time on the event loop's clock.
     """
 
-    rollouts: int | None = field(default=None, validator=_positive)
-    calls: int | None = field(default=None, validator=_positive)
-    seconds: float | None = field(default=None, validator=_positive)
+    rollouts: int | None = field(default=None, validator=_count)
+    calls: int | None = field(default=None, validator=_count)
+    seconds: float | None = field(default=None, validator=_seconds)
 
 
 class Account:
@@ -54,15 +73,17 @@ class Account:
     def set_aside(self, purpose: Purpose, calls: int) -> None:
         """Keep ``calls`` for one purpose, out of reach of the others.
 
-        Raises ContractError when the budget cannot cover it: the run would have no figures to report.
+        Raises ContractError, and keeps nothing, when the budget cannot cover it: the run would have nothing to report.
         """
-        self._set_aside[purpose] = self._set_aside.get(purpose, 0) + calls
-        if self.budget.calls is not None and self.budget.calls < self.calls + sum(self._set_aside.values()):
-            needed = ", ".join(f"{amount} for {name}" for name, amount in self._set_aside.items())
+        kept = {**self._set_aside, purpose: self._set_aside.get(purpose, 0) + calls}
+        limit = self.budget.calls
+        if limit is not None and limit < self.calls + self._reserved + sum(kept.values()):
+            needed = ", ".join(f"{amount} for {name}" for name, amount in kept.items())
             raise ContractError(
-                f"Budget(calls={self.budget.calls}) does not cover what every run measures ({needed}): raise it, "
+                f"Budget(calls={limit}) does not cover what every run measures ({needed}): raise it, "
                 "or use fewer held-out or test tasks."
             )
+        self._set_aside = kept
 
     def release(self, purpose: Purpose) -> None:
         """Give back what is still set aside for a purpose."""
@@ -93,13 +114,15 @@ class Account:
         return granted
 
     def spend_held(self, purpose: Purpose) -> None:
-        """One of a lease's calls is being made."""
-        self._reserved -= 1
+        """One of a lease's calls is being made. Raises BudgetExhausted when nothing is held."""
+        self.return_held(1)
         self.calls += 1
         self.by_purpose[purpose] = self.by_purpose.get(purpose, 0) + 1
 
     def return_held(self, calls: int) -> None:
-        """A lease ends without having made ``calls`` of those it held."""
+        """A lease ends without having made ``calls`` of those it held. Raises BudgetExhausted when fewer are held."""
+        if calls > self._reserved:
+            raise BudgetExhausted("calls", calls, self._reserved)
         self._reserved -= calls
 
     def try_call(self, purpose: Purpose) -> bool:
@@ -131,6 +154,11 @@ class Account:
         finally:
             reservation.give_back(reservation.left)
 
+    def return_to_own(self, purpose: Purpose, calls: int) -> None:
+        """Set ``calls`` aside again, of those just given back, unless the purpose has been released meanwhile."""
+        if purpose in self._set_aside:
+            self._set_aside[purpose] += calls
+
     def _take_from_own(self, purpose: Purpose, calls: int) -> int:
         own = min(self._set_aside.get(purpose, 0), calls)
         if own:
@@ -154,15 +182,19 @@ class Reservation:
         self.left = calls
 
     def spend(self) -> None:
-        """One call of the batch is being made."""
-        self.left -= 1
+        """One call of the batch is being made. Raises BudgetExhausted when it holds none: a retry needs its own."""
+        self._take(1)
         self._account.spend_held(self._purpose)
 
     def give_back(self, calls: int) -> None:
-        """The batch will not make ``calls`` of those it holds."""
-        self.left -= calls
+        """The batch will not make ``calls`` of those it holds. Raises BudgetExhausted when it holds fewer."""
+        self._take(calls)
         self._account.return_held(calls)
         own = min(self._own, calls)
-        if own:
-            self._own -= own
-            self._account.set_aside(self._purpose, own)
+        self._own -= own
+        self._account.return_to_own(self._purpose, own)
+
+    def _take(self, calls: int) -> None:
+        if calls > self.left:
+            raise BudgetExhausted("calls", calls, self.left)
+        self.left -= calls

@@ -55,8 +55,25 @@ def _check_text(text: str, where: str, error: type[ContractError]) -> None:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no spaces, UTF-8: equal values give equal bytes. The value must pass `check_json`."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    """Sorted keys, no spaces, UTF-8: the same JSON gives the same bytes; 1, 1.0 and true are three values.
+
+    The value must pass `check_json`; what does not may raise a ContractError that cannot name the field.
+    """
+    try:
+        return _ENCODER.encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ContractError(f"not to be written as JSON: {error}") from error
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_as_dict
+)
 
 
 def digest_of(value: Any) -> str:
@@ -65,5 +82,8 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_text(text: str) -> str:
-    """32 hexadecimal digits (BLAKE2b, 128 bits) of ``text`` in UTF-8."""
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    """32 hexadecimal digits (BLAKE2b, 128 bits) of ``text`` in UTF-8. Raises ContractError for lone surrogates."""
+    try:
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    except UnicodeEncodeError as error:
+        raise ContractError("a lone surrogate is not valid text; decode with errors='replace'.") from error

@@ -181,7 +181,8 @@ class BudgetExhausted(AdescentError):
 
     def __str__(self) -> str:
         return (
-            f"the budget of {self.which} has {self.left} left and {self.asked} were needed: raise Budget({self.which}=…)."
+            f"the budget of {self.which} has {self.left} left and {self.asked} were needed: "
+            f"raise Budget({self.which}=…)."
         )
 
 

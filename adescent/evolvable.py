@@ -36,14 +36,36 @@ Ops = Mapping[str, str | None]
 _ARTIFACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 
+def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
+    for artifact_id, version in versions.items():
+        if type(version) is not int or version < 0:
+            raise ContractError(f"the version of {artifact_id!r} is {version!r}; versions are whole numbers from 0.")
+    return {artifact_id: version for artifact_id, version in versions.items() if version}
+
+
+def _copy_state(state: State) -> dict[str, str]:
+    return dict(state)
+
+
+def _copy_ops(ops: Ops) -> dict[str, str | None]:
+    return dict(ops)
+
+
 @frozen
 class VersionVector(Mapping[str, int]):
-    """Artifact id → version, sparse: an artifact that is not named is at version 0.
+    """Artifact id → version, sparse: an artifact that is not named is at version 0, and one at 0 is not listed.
 
-    ``a | b`` is the pointwise maximum; under it version vectors are a join-semilattice.
+    ``a | b`` is the pointwise maximum; under it version vectors are a join-semilattice with the empty one at its
+    bottom. Raises ContractError for a version that is no whole number from 0.
     """
 
-    versions: Mapping[str, int] = field(factory=dict, hash=False, converter=dict)
+    versions: Mapping[str, int] = field(factory=dict, converter=_copy_versions)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.versions.items()))
+
+    def __contains__(self, artifact_id: object) -> bool:
+        return artifact_id in self.versions
 
     def __getitem__(self, artifact_id: str) -> int:
         return self.versions.get(artifact_id, 0)
@@ -91,7 +113,7 @@ class Diff:
     """
 
     target: str
-    ops: Ops = field(hash=False, converter=dict)
+    ops: Ops = field(hash=False, converter=_copy_ops)
     contract_breaking: bool = False
     adapts: tuple[str, ...] = ()
     origin: str = field(default="", eq=False)
@@ -145,7 +167,7 @@ class Evolvable:
     """
 
     id: str = field()
-    state: State = field(factory=dict, hash=False, converter=dict)
+    state: State = field(factory=dict, hash=False, converter=_copy_state)
     version: int = field(default=0)
     contract: Contract = Contract()
     blast_radius: float = field(default=0.2)
@@ -196,7 +218,9 @@ class Evolvable:
 
     def _measured(self) -> _FullEvaluator:
         if self.evaluator is None:
-            raise ContractError(f"artifact {self.id!r} has no evaluator: attrs.evolve(artifact, evaluator=…) gives one.")
+            raise ContractError(
+                f"artifact {self.id!r} has no evaluator: attrs.evolve(artifact, evaluator=…) gives one."
+            )
         return self.evaluator
 
 
@@ -221,7 +245,7 @@ class EvidenceCard:
 
     diff: Diff
     base_version: VersionVector
-    base_values: Mapping[str, str | None] = field(factory=dict, hash=False, converter=dict)
+    base_values: Mapping[str, str | None] = field(factory=dict, hash=False, converter=_copy_ops)
     touched: tuple[str, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
     before_after_delta: float = 0.0
@@ -243,19 +267,25 @@ class EvidenceCard:
         """The same edit as a change to ``head``.
 
         A key that did not change since the base takes the proposed value. One that did is merged three-way by lines;
-        where that conflicts the proposed value is kept whole and the key is listed in ``rival_keys``. Ops the head
-        already holds are left out.
+        where that conflicts the proposed value is kept whole and the key is listed in ``rival_keys``, where it stays
+        however often the card is rebased. Ops the head already holds are left out.
+
+        Raises ContractError when ``head`` is another artifact than the diff is for.
         """
+        if head.id != self.diff.target:
+            raise ContractError(f"a card about {self.diff.target!r} cannot be rebased onto {head.id!r}.")
         ops: dict[str, str | None] = {}
         rivals: list[str] = []
         for key, proposed in self.diff.ops.items():
             current, base = head.state.get(key), self.base_values.get(key)
-            merged = _merge_value(base, current, proposed)
-            if merged is _CONFLICT:
+            # Once a rival, always one: its base was replaced by a value it does not descend from.
+            merged = None if key in self.rival_keys else _merge_value(base, current, proposed)
+            value = proposed if merged is None else merged.value
+            if value == current:
+                continue
+            ops[key] = value
+            if merged is None:
                 rivals.append(key)
-                merged = proposed
-            if merged != current:
-                ops[key] = merged
         return evolve(
             self,
             diff=evolve(self.diff, ops=ops, id=""),
@@ -265,14 +295,16 @@ class EvidenceCard:
         )
 
 
-_CONFLICT: Any = object()
+@frozen
+class _Merged:
+    value: str | None
 
 
-def _merge_value(base: str | None, current: str | None, proposed: str | None) -> str | None:
-    """Three-way merge of one value, where None means "no such key"; `_CONFLICT` where the two edits overlap."""
+def _merge_value(base: str | None, current: str | None, proposed: str | None) -> _Merged | None:
+    """Three-way merge of one value, where the value None means "no such key"; None where the two edits overlap."""
     if current in (base, proposed):
-        return proposed
+        return _Merged(proposed)
     if base is None or current is None or proposed is None:
-        return _CONFLICT
-    merged = merge_lines(base, current, proposed).text
-    return _CONFLICT if merged is None else merged
+        return None
+    text = merge_lines(base, current, proposed).text
+    return None if text is None else _Merged(text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from adescent.canonical import check_json, digest_of
 from adescent.errors import ContractError, VoidScore
@@ -32,6 +34,7 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """Content hash of id, prompt and meta. Raises ContractError naming a meta field that is not JSON."""
+        check_json(self.id, f"task {self.id!a}: id")
         check_json(self.prompt, f"task {self.id!r}: prompt")
         check_json(self.meta, f"task {self.id!r}: meta")
         return digest_of([self.id, self.prompt, self.meta])
@@ -58,20 +61,27 @@ class Score:
     metrics: Mapping[str, float] = field(factory=dict, hash=False)
 
     def __float__(self) -> float:
-        return self.value
+        return float(self.value)
 
 
 def as_score(raw: object) -> Score:
-    """What a scorer returned as a `Score`.
+    """What a scorer returned as a `Score` whose value is a float.
 
-    Scores are finite numbers in [0, 1]; NaN, infinities, bool, text, None and numbers out of range raise VoidScore.
+    Scores are finite real numbers in [0, 1] (numpy's scalars are some too); NaN, infinities, bool, text, None and
+    numbers out of range raise VoidScore.
     """
-    value = raw.value if isinstance(raw, Score) else raw
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise VoidScore(f"the scorer returned {value!r:.60} ({type(value).__name__}); return a number in [0, 1].")
+    given: object = raw.value if isinstance(raw, Score) else raw
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise VoidScore(f"the scorer returned {given!r:.60} ({type(given).__name__}); return a number in [0, 1].")
+    try:
+        value = float(given)
+    except OverflowError:
+        value = math.inf
     if not 0.0 <= value <= 1.0:  # false for NaN too
         raise VoidScore(f"the scorer returned {value!r}; return a finite number in [0, 1].")
-    return raw if isinstance(raw, Score) else Score(float(value))
+    if isinstance(raw, Score):
+        return raw if type(raw.value) is float else evolve(raw, value=value)
+    return Score(value)
 
 
 @frozen
@@ -180,7 +190,7 @@ def _cut(tasks: Sequence[Task], share: float, rng: random.Random) -> tuple[tuple
     strata: dict[str, list[int]] = {}
     for index, task in enumerate(tasks):
         strata.setdefault(task.cluster, []).append(index)
-    wanted = _quotas({name: len(members) for name, members in strata.items()}, share)
+    wanted = _quotas({name: len(members) for name, members in strata.items()}, share, rng)
     drawn: set[int] = set()
     for name, members in strata.items():
         drawn.update(rng.sample(members, wanted[name]))
@@ -190,18 +200,20 @@ def _cut(tasks: Sequence[Task], share: float, rng: random.Random) -> tuple[tuple
     )
 
 
-def _quotas(sizes: Mapping[str, int], share: float) -> dict[str, int]:
-    """Largest remainder: whole numbers a stratum that add up to the share of all, at least one where any is wanted."""
+def _quotas(sizes: Mapping[str, int], share: float, rng: random.Random) -> dict[str, int]:
+    """Largest remainder: whole numbers a stratum that add up to the share of all, at least one where any is wanted.
+
+    Chance decides between equal remainders, or strata of one task each would be drawn by the order of their names.
+    """
     total = sum(sizes.values())
     goal = round(total * share)
     if share > 0 and total > 1:
         goal = min(max(goal, 1), total - 1)
     exact = {name: size * share for name, size in sizes.items()}
     quotas = {name: int(value) for name, value in exact.items()}
-    by_remainder = sorted(sizes, key=lambda name: (quotas[name] - exact[name], name))
-    for name in by_remainder * 2:
-        if sum(quotas.values()) >= goal:
-            break
-        if quotas[name] < sizes[name]:
-            quotas[name] += 1
+    by_chance = rng.sample(list(sizes), len(sizes))
+    by_remainder = sorted(by_chance, key=lambda name: quotas[name] - exact[name])
+    missing = goal - sum(quotas.values())
+    for name in by_remainder[: max(0, missing)]:
+        quotas[name] += 1
     return quotas

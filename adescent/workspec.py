@@ -6,12 +6,15 @@ actors attached in this process are meant. A result reports and never raises, si
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
 from attrs import field, frozen
 
 from adescent.canonical import digest_of
+from adescent.errors import ContractError
 from adescent.refs import Ref
 from adescent.tasks import Score, Task, Usage
 
@@ -21,15 +24,30 @@ FailureKind = Literal["model", "infrastructure", "caller"]
 Level = Literal["none", "limits", "landlock", "bubblewrap", "auto"]
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _variable_names(env: Iterable[str]) -> tuple[str, ...]:
+    names = (env,) if isinstance(env, str) else tuple(env)
+    for name in names:
+        # What is refused may hold a secret: it must not come back in the message.
+        if not isinstance(name, str) or not _VARIABLE.match(name):
+            raise ContractError(
+                "SandboxSpec(env=…) takes names of environment variables, such as ('LANG',); no values."
+            )
+    return tuple(sorted(set(names)))
+
+
 @frozen
 class SandboxSpec:
     """How a rollout is confined.
 
     ``env`` are **names** of variables, never values. ``memory_mb`` is MiB, ``cpu_seconds`` and ``timeout_s`` seconds;
-    None means no limit. ``require`` turns a level that cannot be reached into an error at the start.
+    None means no limit. ``require`` turns a level that cannot be reached into an error at the start. Raises
+    ContractError for an ``env`` that holds more than names.
     """
 
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), converter=_variable_names)
     memory_mb: int | None = None
     cpu_seconds: float | None = None
     timeout_s: float | None = None
@@ -40,7 +58,7 @@ class SandboxSpec:
     @cached_property
     def _fingerprint(self) -> str:
         limits = [self.memory_mb, self.cpu_seconds, self.timeout_s, self.network, self.level]
-        return digest_of([sorted(self.env), *limits])[:16]
+        return digest_of([self.env, *limits])[:16]
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that two sandboxes share when a measurement in one may stand for the other."""

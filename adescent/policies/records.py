@@ -105,6 +105,10 @@ class Measurement:
         return tuple(reading for reading in self.readings if not reading.trials)
 
 
+def _copy_sums(by_task: Mapping[str, tuple[float, int]]) -> dict[str, tuple[float, int]]:
+    return dict(by_task)
+
+
 @frozen
 class Pool:
     """Fresh measurements of one artifact added up by task: task id → (sum of scores, number of scores).
@@ -112,11 +116,16 @@ class Pool:
     Pools add: ``pool + measurement``. Addition is commutative and associative up to rounding.
     """
 
-    by_task: Mapping[str, tuple[float, int]] = field(factory=dict, hash=False, converter=dict)
+    by_task: Mapping[str, tuple[float, int]] = field(factory=dict, hash=False, converter=_copy_sums)
     environment: str = ""
 
     def __add__(self, measurement: Measurement) -> Pool:
-        """The pool with one more measurement; one of another environment replaces what was there."""
+        """The pool with one more measurement; one of another environment replaces what was there.
+
+        A measurement without a single score changes nothing.
+        """
+        if not measurement.trials:
+            return self
         same = not self.by_task or measurement.environment == self.environment
         sums = dict(self.by_task) if same else {}
         for reading in measurement.readings:
@@ -130,11 +139,20 @@ class Pool:
         parts = [self.by_task[task_id] for task_id in task_ids if task_id in self.by_task]
         return sum(total for total, _ in parts), sum(trials for _, trials in parts)
 
+    @cached_property
+    def total(self) -> float:
+        """Sum of all scores."""
+        return sum(total for total, _ in self.by_task.values())
+
+    @cached_property
+    def trials(self) -> int:
+        """Number of scores."""
+        return sum(trials for _, trials in self.by_task.values())
+
     @property
     def rate(self) -> float | None:
         """Mean score in [0, 1] over everything measured, or None without a score."""
-        total, trials = self.on(self.by_task)
-        return total / trials if trials else None
+        return self.total / self.trials if self.trials else None
 
 
 @frozen
