@@ -39,7 +39,7 @@ def trust_after(trust: float, cheap_gain: float, full_gain: float) -> float:
     """
     if full_gain == 0.0:
         return trust
-    if cheap_gain * full_gain > 0.0:
+    if cheap_gain != 0.0 and (cheap_gain > 0.0) == (full_gain > 0.0):
         return min(MOST_TRUST, trust + TRUST_STEP)
     return max(LEAST_TRUST, trust / 2.0)
 

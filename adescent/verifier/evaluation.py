@@ -47,9 +47,8 @@ class Evaluation:
         """Wait until it is settled. Raises the error where it ended in one."""
         if not self.settled:
             # Made by the first who has to wait: most evaluations of a batch are settled when their turn comes.
-            if self._settled is None:
-                self._settled = Event()
-            await self._settled.wait()
+            event = self._settled = self._settled or Event()
+            await event.wait()
         if self.error is not None:
             raise self.error
         assert self.trial is not None

@@ -114,7 +114,7 @@ async def test_a_run_that_raises_earns_a_zero_that_is_counted_and_not_kept(rollo
 
 
 async def test_garbage_is_missing_and_never_kept(rollouts: Any) -> None:
-    garbage = [float("nan"), float("inf"), True, "0.9", 1e308, None]
+    garbage: list[Any] = [float("nan"), float("inf"), True, "0.9", 1e308, None]
     rollouts.answer = lambda spec: Result(spec.lease_id, spec.task.id, score=Score(garbage[int(spec.task.id)]))
     async with EvaluationGroup(rollouts.services()) as group:
         found = await gate(group)
@@ -165,7 +165,7 @@ async def test_the_budget_is_asked_before_anything_runs(rollouts: Any) -> None:
         await gate(group)
         with pytest.raises(BudgetExhausted, match="3 left and 4 were needed"):
             await gate(group, OTHER, TASKS[:4])
-        assert await gate(group)  # what is known is free
+        assert (await gate(group)).complete  # what is known is free
         assert (rollouts.account.calls, rollouts.reserved) == (6, 0)
         await gate(group, OTHER, TASKS[:3])
     assert len(rollouts.started) == rollouts.account.calls == 9

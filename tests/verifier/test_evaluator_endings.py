@@ -82,7 +82,8 @@ async def test_an_evaluation_that_is_going_down_is_not_joined(rollouts: Any) -> 
 
     async def slow_to_leave(spec: RolloutSpec, purpose: Any) -> Result:
         try:
-            return await plain(spec, purpose)
+            result: Result = await plain(spec, purpose)
+            return result
         finally:
             with anyio.CancelScope(shield=True), anyio.fail_after(5):
                 await leaving.wait()
@@ -173,7 +174,8 @@ async def test_an_error_nobody_waits_for_ends_the_group(rollouts: Any) -> None:
 
     async def fails_when_cancelled(spec: RolloutSpec, purpose: Any) -> Result:
         try:
-            return await plain(spec, purpose)  # type: ignore[no-any-return]
+            result: Result = await plain(spec, purpose)
+            return result
         except anyio.get_cancelled_exc_class():
             raise OSError("could not let go") from None
 

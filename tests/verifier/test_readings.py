@@ -56,7 +56,13 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_trials_of_one_task_add_up() -> None:
-    trials = [Trial(Score(0.5)), Trial(failed=True), Trial(missing="scorer"), Trial(Score(1.0)), Trial(missing="network")]
+    trials = [
+        Trial(Score(0.5)),
+        Trial(failed=True),
+        Trial(missing="scorer"),
+        Trial(Score(1.0)),
+        Trial(missing="network"),
+    ]
     reading = reading_of("t", trials)
     assert (reading.task_id, reading.total, reading.trials, reading.failures) == ("t", 1.5, 3, 1)
     assert reading.missing == "network"
