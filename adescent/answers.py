@@ -54,8 +54,9 @@ def normal_text(text: str, *, ignore_case: bool, ignore_punctuation: bool = Fals
     if ignore_punctuation:
         text = text.translate(_PUNCTUATION)
     if ignore_case:
-        text = unicodedata.normalize("NFC", text.casefold())
-    return " ".join(text.split())
+        text = text.casefold()
+    # Again, since a dropped character or a folded one may have stood between two that compose.
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def squad_words(text: str) -> Counter[str]:

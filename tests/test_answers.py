@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adescent.answers import items_in, json_in, last_number_in, normal_text, same_json, squad_words, text_of
@@ -73,6 +73,8 @@ json_values = st.recursive(
         ("$-\\dfrac{1}{2}$", "-1/2"),
         ("5/0", "0"),
         ("2024/05/06", "6"),
+        ("2024/5/6", "6"),
+        ("3/4.5", "4.5"),
         # digits that are no number
         ("about 3 of x2", "3"),
         ("2 in version 1.2.3", "1.2"),
@@ -143,10 +145,14 @@ def test_an_output_as_text(output: object, text: str | None) -> None:
     assert text_of(output) == text
 
 
-def test_an_output_that_holds_itself_is_no_text() -> None:
+def test_an_output_that_holds_itself_or_nests_without_end_is_no_text() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert text_of(loop) is None
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert text_of(deep) is None
 
 
 def test_normal_text() -> None:
@@ -156,6 +162,8 @@ def test_normal_text() -> None:
 
 
 @given(st.text(), st.booleans(), st.booleans())
+@example("C:\u0327", False, True)  # without the colon the two compose
+@example("\u037e", False, True)  # composes to a semicolon
 def test_normal_text_stays_as_it_is(text: str, ignore_case: bool, ignore_punctuation: bool) -> None:
     once = normal_text(text, ignore_case=ignore_case, ignore_punctuation=ignore_punctuation)
     assert normal_text(once, ignore_case=ignore_case, ignore_punctuation=ignore_punctuation) == once
