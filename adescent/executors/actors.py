@@ -57,7 +57,7 @@ def bind(
     if isinstance(actor, Ref):
         actor = (resolver or Resolver()).resolve(actor)
     taken = _arity_of(actor, name, arity)
-    if _is_async(actor):
+    if is_async(actor):
         bound = _awaited(actor)
     elif _is_ours(actor):
         bound = _at_once(actor)
@@ -90,7 +90,8 @@ def _innermost(actor: Any) -> Any:
     return actor
 
 
-def _is_async(actor: Any) -> bool:
+def is_async(actor: Any) -> bool:
+    """Whether calling the actor gives something to await: a coroutine function in whatever wrapping."""
     function = _innermost(actor)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 

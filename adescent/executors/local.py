@@ -90,9 +90,8 @@ class LocalExecutor:
         return Result(spec.lease_id, spec.task.id, output, score, seconds=seconds, attempt=spec.attempt)
 
     async def _actors_of(self, spec: RolloutSpec) -> tuple[Bound, Bound]:
-        """What the spec names, else what is attached. Raises ContractError when this rollout cannot be run here."""
-        if not self.threads.is_open:
-            raise ContractError("the executor is not open: enter it with `async with` first.")
+        """What the spec names, else what is attached. Raises AdescentError when the rollout cannot be run here."""
+        self.threads.check_open()
         if spec.sandbox is not None and spec.sandbox.require:
             raise ContractError("this executor confines nothing: run a spec that requires a sandbox in processes.")
         run = self._run if spec.run is None else await self._of_ref("run", spec.run)

@@ -109,18 +109,21 @@ class ThreadPool:
         self._abandoned = 0
         self._threads: dict[threading.Thread, anyio.Event] = {}
 
-    @property
-    def is_open(self) -> bool:
-        """Whether somebody has entered it and not left yet."""
-        return self._entries > 0
+    def check_open(self) -> None:
+        """Raise ContractError when nobody has entered the pool, and WrongThread outside the thread of its loop."""
+        if self._entries == 0:
+            raise ContractError("the threads are not running: enter the executor (or pool) with `async with` first.")
+        if threading.get_ident() != self._owner:
+            raise WrongThread("an open executor (or thread pool)")
 
     async def __aenter__(self) -> Self:
-        if self._entries == 0:
+        if self._entries:
+            self.check_open()
+        else:
             self._owner = threading.get_ident()
             self._bell = LoopBell()
             # Of this opening alone: an abandoned thread of an earlier one must not take anything out of it.
             self._queue: SimpleQueue[_Call | None] = SimpleQueue()
-        self._check_thread()
         self._entries += 1
         return self
 
@@ -134,12 +137,9 @@ class ThreadPool:
     async def run(self, function: Callable[..., Returned], *args: Any) -> Returned:
         """Call ``function(*args)`` in a thread, with a copy of the caller's context variables.
 
-        Returns what it returns and raises what it raises. Raises ContractError when the pool is not open and
-        WrongThread outside the thread of its event loop.
+        Returns what it returns and raises what it raises, and what `check_open` does.
         """
-        self._check_thread()
-        if self._entries == 0:
-            raise ContractError("the threads are not running: enter the executor (or pool) with `async with` first.")
+        self.check_open()
         call = _Call(function, args)
         with self._lock:
             self._queued += 1
@@ -163,10 +163,6 @@ class ThreadPool:
             return ThreadStatistics(self.size, self._running, idle, self._queued, self._abandoned)
 
     # On the loop ------------------------------------------------------------------------------------------------------
-
-    def _check_thread(self) -> None:
-        if self._entries and threading.get_ident() != self._owner:
-            raise WrongThread("an open thread pool")
 
     def _staff(self) -> None:
         """Start a thread if a queued call finds none idle."""
