@@ -129,8 +129,10 @@ def _path(value: Any) -> Path | None:
 
 @frozen(kw_only=True, eq=False)
 class RunConfig:
-    """What a run was asked to do. Each field is a keyword of the front door; None of a schedule's own options means
-    that schedule's default."""
+    """What a run was asked to do: each field is a keyword of the front door.
+
+    None of an option that belongs to one schedule means the default there.
+    """
 
     # What is worked on, and by whom.
     tasks: Any

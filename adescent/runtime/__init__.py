@@ -1,0 +1,1 @@
+"""One engine, two schedules: worker, dispatch, rounds, stream, and how a run ends."""

@@ -1,0 +1,246 @@
+"""A run from beginning to end: what is opened in which order, and closed whatever happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from attrs import evolve
+
+from adescent.config import RunConfig
+from adescent.errors import LedgerError, UnknownArtifact
+from adescent.evolvable import Evolvable
+from adescent.executors.actors import Bound
+from adescent.rundir import RunDirectory
+from adescent.runtime.heads import HeadCell
+from adescent.runtime.ledger_thread import LedgerThread
+from adescent.runtime.measuring import Measuring, figure_of
+from adescent.runtime.progress import Progress
+from adescent.runtime.reporting import Ending, Phase, RunStatus, result_of
+from adescent.runtime.result import EvolutionResult
+from adescent.runtime.services import Services, open_ledger, open_services
+from adescent.runtime.wiring import Wiring
+from adescent.runtime.worker import Worker
+from adescent.telemetry import ArtifactPromoted, Event, EventHub, RunFinished, RunStarted
+
+__all__ = ["Engine"]
+
+logger = logging.getLogger("adescent")
+
+WATCHER_GRACE = 2.0
+"""Seconds ``on_event`` may take for the last events once the run is over."""
+
+
+class Engine:
+    """One run. Made inside the event loop that will run it; `run` is called once."""
+
+    def __init__(self, config: RunConfig, hub: EventHub | None = None) -> None:
+        self.hub = hub or EventHub()
+        self.wiring = Wiring(config, self.hub)
+        self.control = self.wiring.control
+        self._config = config
+        self._ending = Ending()
+        self._head: HeadCell | None = None
+        self._progress: Progress | None = None
+        self._worker: Worker | None = None
+        self._result: EvolutionResult | None = None
+
+    async def run(self) -> EvolutionResult:
+        """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
+        try:
+            with self._run_dir() as place:
+                async with self.wiring.executor, self.wiring.threads, self._watched():
+                    await self.control.guard(self._live, place)
+        finally:
+            self._announce_end()
+        if self.control.failure is not None:
+            raise self.control.failure
+        if self._result is None:  # broken before there was anything to report
+            assert self.control.broken is not None
+            raise self.control.broken
+        return self._result
+
+    def status(self) -> RunStatus:
+        """Where the run stands."""
+        head, progress, account = self._head, self._progress, self.wiring.account
+        return RunStatus(
+            phase=self._phase(),
+            elapsed=self.hub.elapsed(),
+            rollouts=account.rollouts,
+            calls=account.calls,
+            version=0 if head is None else head.current.artifact.version,
+            held_out_reward=None if progress is None else progress.held_out,
+            outcomes={} if progress is None else progress.outcomes_by_name(),
+            under_way={} if self._worker is None else dict(self._worker.under_way),
+        )
+
+    def _phase(self) -> Phase:
+        if self._result is not None:
+            return "ended"
+        if self.control.stopping:
+            return "stopping"
+        if self.control.paused:
+            return "paused"
+        return "starting" if self._worker is None else "running"
+
+    # Opening and closing ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _run_dir(self) -> Iterator[RunDirectory | None]:
+        config, wiring = self._config, self.wiring
+        if config.run_dir is None:
+            yield None
+            return
+        identity = {
+            "artifact_id": config.artifact_id,
+            "strategy": repr(wiring.strategy),
+            "splits": wiring.splits.digests,
+            "seed": config.seed,
+        }
+        with RunDirectory(config.run_dir, identity) as place:
+            yield place
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """Deliver events to ``on_event`` while the block runs, and for a moment after it."""
+        deliver = self.wiring.on_event
+        if deliver is None:
+            yield
+            return
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._deliver, self.hub.open(), deliver, name="on_event")
+            try:
+                yield
+            finally:
+                self._announce_end()
+                watching.cancel_scope.deadline = anyio.current_time() + WATCHER_GRACE
+
+    async def _deliver(self, events: MemoryObjectReceiveStream[Event], deliver: Bound) -> None:
+        with events:
+            async for event in events:
+                try:
+                    await deliver(event)
+                except Exception:
+                    self.wiring.count("on_event_failed")
+                    logger.exception("on_event raised for %s", type(event).__name__)
+
+    async def _live(self, place: RunDirectory | None) -> None:
+        async with open_ledger(self.wiring, None if place is None else place.ledger, self._publish) as ledger:
+            await self._begin(ledger)
+            async with open_services(self.wiring, ledger) as services:
+                await self.control.guard(self._search, services)
+            if self.control.failure is None:
+                await self._report(ledger, place)
+
+    def _publish(self, artifact: Evolvable) -> None:
+        if self._head is not None:
+            self._head.publish(artifact)
+
+    def _announce_end(self) -> None:
+        """Tell watchers how it ended, once, and that nothing more comes."""
+        result, control = self._result, self.control
+        reason = control.stop_reason or "cancelled" if result is None else result.stop_reason
+        error = str(control.failure or control.broken or "")
+        under_way = () if self._worker is None else tuple(self._worker.under_way)
+        self.hub.emit(
+            lambda elapsed: RunFinished(
+                elapsed=elapsed,
+                stop_reason="cancelled" if result is None and not error else reason,
+                error=error,
+                final_reward=None if result is None else result.final_reward,
+                under_way=under_way,
+            )
+        )
+        self.hub.close()
+
+    # The run itself ---------------------------------------------------------------------------------------------------
+
+    async def _begin(self, ledger: LedgerThread) -> None:
+        """Take the artifact from the ledger, or register it there."""
+        try:
+            head = await ledger.head(self.wiring.artifact.id)
+            self._ending = evolve(self._ending, resumed_from=head.version)
+        except UnknownArtifact:
+            head = await ledger.register(self.wiring.artifact)
+        self._head = HeadCell(head, self.wiring.strategy)
+        if self._ending.resumed_from:
+            logger.info("continuing %s from version %d", head.id, head.version)
+
+    async def _search(self, services: Services) -> None:
+        assert self._head is not None
+        wiring, config, head = self.wiring, self._config, self._head
+        measuring = Measuring(
+            services.evaluator, wiring.splits, wiring.account, repeats=config.eval_repeats, noise=config.noise
+        )
+        self._progress = progress = wiring.progress(services.merger, head)
+        worker = wiring.worker(services.merger, services.evaluator)
+        with self.control.work:
+            self.control.limit(config.budget.seconds)
+            await self._measure_seed(services, measuring)
+            self._worker = worker
+            await wiring.schedule(worker, head, progress).run()
+            await progress.merge_all()
+        if self.control.work.cancelled_caught and not self.control.stop_reason:
+            self.control.stop_reason = "budget:seconds"
+        progress.settle_rest()
+        broken = wiring.health.conclude()
+        if broken is not None:
+            self.control.break_off(broken)
+        if self.control.failure is None and self.control.broken is None:
+            await self._measure_end(services, measuring)
+
+    async def _measure_seed(self, services: Services, measuring: Measuring) -> None:
+        assert self._head is not None
+        artifact = self._head.current.artifact
+        measured, noisy = await measuring.seed(artifact)
+        stable = await services.ledger.head(artifact.id, "stable")
+        services.merger.noisy = noisy
+        services.merger.open(artifact, measured, stable=stable)
+        self._ending = evolve(self._ending, seed=figure_of(measured.total, measured.trials), noisy=noisy)
+        config, splits = self._config, self.wiring.splits
+        self.hub.emit(
+            lambda elapsed: RunStarted(
+                elapsed=elapsed,
+                artifact_id=artifact.id,
+                schedule=config.schedule,
+                n_workers=config.n_workers,
+                tasks={"train": len(splits.train), "held_out": len(splits.held_out), "test": len(splits.test)},
+                seed_reward=measured.rate,
+                resumed=self._ending.resumed_from,
+            )
+        )
+
+    async def _measure_end(self, services: Services, measuring: Measuring) -> None:
+        """The final figures; a clean end also confirms the head for stable."""
+        assert self._head is not None
+        artifact = self._head.current.artifact
+        final = await measuring.final(artifact)
+        if await services.merger.confirm(artifact.id, final):
+            self.hub.emit(
+                lambda elapsed: ArtifactPromoted(
+                    elapsed=elapsed, artifact_id=artifact.id, version=artifact.version, held_out=final.rate
+                )
+            )
+        self._ending = evolve(
+            self._ending,
+            final=figure_of(final.total, final.trials),
+            test=await measuring.test(artifact),
+        )
+
+    async def _report(self, ledger: LedgerThread, place: RunDirectory | None) -> None:
+        assert self._head is not None
+        assert self._progress is not None
+        try:
+            stable = await ledger.head(self._head.current.artifact.id, "stable")
+            self._ending = evolve(
+                self._ending, stable_version=stable.version, ledger=ledger.location, log=await ledger.log()
+            )
+        except LedgerError as error:
+            self.control.break_off(error)
+        under_way = () if self._worker is None else tuple(self._worker.under_way)
+        self._result = result_of(self.wiring, self._head, self._progress, self._ending, under_way)
+        if place is not None:
+            place.save_result(self._result.to_json())

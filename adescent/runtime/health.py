@@ -1,0 +1,99 @@
+"""Tells a run that merely has failures from one in which nothing works."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from adescent.errors import ActorsNeverWorked, AdescentError, ContractError
+from adescent.runtime.control import Control
+from adescent.workspec import Failure, Result
+
+__all__ = ["Health"]
+
+CAUSES = 5
+"""Distinct causes that are kept to be listed."""
+
+
+class Health:
+    """Watches every rollout and proposal for the first success of each actor.
+
+    ``run`` or ``propose`` never once succeeding in ``patience`` tries breaks the run off; a scorer that gives no valid
+    score in as many calls is the caller's to fix, and with ``strict`` its first void is. Once an actor has succeeded,
+    its failures only count.
+    """
+
+    def __init__(self, control: Control, *, patience: int, strict: bool, count: Callable[[str], None]) -> None:
+        self._control = control
+        self._patience = patience
+        self._strict = strict
+        self._count = count
+        self._worked: set[str] = set()
+        self._tries: Counter[str] = Counter()
+        self._causes: dict[str, dict[str, Failure]] = {}
+
+    def observe(self, result: Result) -> None:
+        """A rollout or an evaluation ended."""
+        failure = result.error
+        if failure is None:
+            if len(self._worked) < 2:
+                self._worked.update(("run", "reward"))
+            return
+        self._count("rollouts_failed" if failure.stage == "run" else f"{failure.stage}_failed")
+        if failure.stage == "reward":
+            self._worked.add("run")
+            if failure.type == "VoidScore":
+                self._count("scores_void")
+                if self._strict:
+                    self._control.fail(_as_caller_error(failure))
+        self._failed(failure.stage, failure)
+
+    def proposed(self) -> None:
+        """The proposer returned, with or without a proposal."""
+        self._worked.add("propose")
+
+    def propose_failed(self, failure: Failure) -> None:
+        """The proposer raised."""
+        self._count("proposals_failed")
+        self._failed("propose", failure)
+
+    def conclude(self) -> AdescentError | None:
+        """At the end: the error of an actor that was tried and never worked, however few the tries."""
+        for actor in ("run", "propose"):
+            if self._tries[actor] and actor not in self._worked:
+                return self._never_worked(actor)
+        if self._tries["reward"] and "reward" not in self._worked:
+            self._control.fail(self._never_scored())
+        return None
+
+    def _failed(self, actor: str, failure: Failure) -> None:
+        if actor in self._worked:
+            return
+        self._tries[actor] += 1
+        causes = self._causes.setdefault(actor, {})
+        if len(causes) < CAUSES:
+            causes.setdefault(f"{failure.type}: {failure.message}", failure)
+        if self._tries[actor] < self._patience or self._control.stopping:
+            return
+        if actor == "reward":
+            self._control.fail(self._never_scored())
+        elif actor in ("run", "propose"):
+            self._control.break_off(self._never_worked(actor))
+
+    def _never_worked(self, actor: str) -> AdescentError:
+        error = ActorsNeverWorked(actor, self._tries[actor], tuple(self._causes[actor]))
+        error.__cause__ = next(iter(self._causes[actor].values())).cause
+        return error
+
+    def _never_scored(self) -> ContractError:
+        causes = self._causes["reward"]
+        error = ContractError(
+            f"the scorer gave no valid score in {self._tries['reward']} calls ({'; '.join(causes)}): "
+            "it must return a number in [0, 1], or a Score."
+        )
+        error.__cause__ = next(iter(causes.values())).cause
+        return error
+
+
+def _as_caller_error(failure: Failure) -> BaseException:
+    return failure.cause if isinstance(failure.cause, AdescentError) else ContractError(str(failure))

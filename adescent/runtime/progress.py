@@ -1,0 +1,174 @@
+"""What both schedules share: evidence in, merges, the history, and the reasons to end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from adescent.aggregator import EvidenceBuffer, Ingested, Merged, Merger
+from adescent.budget import Account
+from adescent.evolvable import EvidenceCard
+from adescent.policies import Outcome, SweepReport
+from adescent.runtime.control import Control
+from adescent.runtime.heads import HeadCell
+from adescent.runtime.result import RoundInfo
+from adescent.telemetry import ArtifactCommitted, Event, EventHub, MergeFinished, RoundFinished, WorkersRefreshed
+
+__all__ = ["Progress", "by_name"]
+
+
+class Progress:
+    """Brings cards to their end and decides, from what comes of them, whether the run goes on.
+
+    ``patience`` is a number of rollouts without a commit, ``target`` a held-out rate; None means neither ends the run.
+    """
+
+    def __init__(
+        self,
+        *,
+        merger: Merger,
+        head: HeadCell,
+        account: Account,
+        control: Control,
+        hub: EventHub,
+        count: Callable[[str], None],
+        target: float | None,
+        patience: int | None,
+        stall: int,
+    ) -> None:
+        self.control = control
+        self.buffer = EvidenceBuffer()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.history: list[RoundInfo] = []
+        self.ranked: Counter[str] = Counter()
+        self.refresh_asked = False
+        self._merger = merger
+        self._head = head
+        self._account = account
+        self._hub = hub
+        self.count = count
+        self._target = target
+        self._patience = patience
+        self._stall = stall
+        self._sweeps: list[SweepReport] = []
+        self._last_commit_at = 0
+        self._stale_in_a_row = 0
+
+    @property
+    def held_out(self) -> float | None:
+        """The head's pooled figure on the held-out split."""
+        return self._merger.held_out(self._head.current.artifact.id)
+
+    def outcomes_by_name(self) -> dict[str, int]:
+        """How cards ended so far."""
+        return by_name(self.outcomes.elements())
+
+    def ingest(self, card: EvidenceCard, order: tuple[int, int]) -> None:
+        """Let a card wait for the next merge of its artifact."""
+        self.buffer.ingest(card, order)
+
+    async def merge(self) -> list[Ingested]:
+        """Merge everything that waits, artifact by artifact; the entries that came to their end."""
+        ended: list[Ingested] = []
+        for artifact_id in self.buffer.artifacts():
+            entries = self.buffer.drain(artifact_id)
+            merged = await self._merger.merge(artifact_id, entries)
+            self.buffer.put_back(merged.leftover)
+            waiting = set(map(id, merged.leftover))
+            ended += [entry for entry in entries if id(entry) not in waiting]
+            self._note(merged)
+        return ended
+
+    async def merge_all(self) -> None:
+        """At the end every bucket fires until nothing waits; a merge that ends no card would never end itself."""
+        while len(self.buffer) and self._account.refused != "calls":
+            if not await self.merge():
+                break
+
+    def round_ended(self, index: int) -> None:
+        """Enter the sweeps since the last entry as one row of the history."""
+        sweeps, self._sweeps = self._sweeps, []
+        info = RoundInfo.of(
+            index,
+            sweeps,
+            held_out=self.held_out,
+            rollouts=self._account.rollouts,
+            calls=self._account.calls,
+            elapsed=self._hub.elapsed(),
+        )
+        self.history.append(info)
+        self._hub.emit(
+            lambda elapsed: RoundFinished(
+                elapsed=elapsed,
+                index=index,
+                held_out=info.held_out_reward,
+                rollouts=info.rollouts,
+                calls=info.calls,
+            )
+        )
+        self._look_whether_to_end(info.held_out_reward)
+
+    def settle_rest(self) -> None:
+        """Cards that the end of the run overtook were never measured: so they end."""
+        unsettled = self.buffer.ingested - sum(self.outcomes.values())
+        if unsettled:
+            self.outcomes[Outcome.UNMEASURED] += unsettled
+
+    def _note(self, merged: Merged) -> None:
+        report = merged.report
+        self._sweeps.append(report)
+        self.outcomes.update(settled.outcome for settled in report.settled)
+        if report.ranked:
+            self.ranked[report.ranked] += 1
+        if report.version is not None:
+            self._last_commit_at = self._account.rollouts
+            self._hub.emit(lambda elapsed: _committed(report, elapsed))
+        self._hub.emit(lambda elapsed: _merge_finished(report, elapsed))
+        self._watch_for_stall(report)
+
+    def _watch_for_stall(self, report: SweepReport) -> None:
+        """When card after card is too old to be merged, workers must let go of their old snapshots."""
+        if report.version is not None or report.count(Outcome.STALE) < report.considered:
+            self._stale_in_a_row = 0
+            return
+        self._stale_in_a_row += report.considered
+        if self._stale_in_a_row < self._stall:
+            return
+        self._stale_in_a_row = 0
+        self.refresh_asked = True
+        self._head.refresh()
+        self.count("forced_refreshes")
+        reason = f"the last {self._stall} cards were all stale"
+        self._hub.emit(lambda elapsed: WorkersRefreshed(elapsed=elapsed, reason=reason))
+
+    def _look_whether_to_end(self, held_out: float | None) -> None:
+        if self._target is not None and held_out is not None and held_out >= self._target:
+            self.control.stop("target_reward")
+        elif self._patience is not None and self._account.rollouts - self._last_commit_at >= self._patience:
+            self.control.stop("patience")
+        elif self._account.refused == "calls":
+            self.control.stop("budget:calls")
+
+
+def _committed(report: SweepReport, elapsed: float) -> Event:
+    return ArtifactCommitted(
+        elapsed=elapsed,
+        artifact_id=report.artifact_id,
+        version=report.version or 0,
+        held_out=report.held_out,
+        cards=report.count(Outcome.COMMITTED),
+    )
+
+
+def _merge_finished(report: SweepReport, elapsed: float) -> Event:
+    return MergeFinished(
+        elapsed=elapsed,
+        artifact_id=report.artifact_id,
+        considered=report.considered,
+        outcomes=by_name(settled.outcome for settled in report.settled),
+    )
+
+
+def by_name(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    """How often each outcome occurs, by its name."""
+    return {outcome.value: number for outcome, number in Counter(outcomes).items()}

@@ -1,0 +1,167 @@
+"""One turn of a worker: rollout, proposal, card. It holds a snapshot and never a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from adescent.budget import Account
+from adescent.errors import BudgetExhausted, ContractError, ProposalError
+from adescent.evolvable import Diff, EvidenceCard, Trajectory
+from adescent.policies import Evaluator, ProposalContext, ProposalPolicy, SettledCard, Strategy
+from adescent.runtime.control import Control
+from adescent.runtime.dispatch import Dispatch, ProposeFailed
+from adescent.runtime.health import Health
+from adescent.runtime.leases import Lease, Turn
+from adescent.tasks import Score, Usage
+from adescent.telemetry import CardIngested, Emit, RolloutFailed
+from adescent.workspec import Result, RolloutSpec
+
+__all__ = ["DirectProposal", "Worker", "calls_per_lease"]
+
+
+def calls_per_lease(self_verify: bool) -> int:
+    """The calls a lease may make: run, propose, and run again on the candidate when workers verify themselves."""
+    return 3 if self_verify else 2
+
+
+class DirectProposal:
+    """Asks the proposer once about every task that was not solved."""
+
+    async def propose(self, context: ProposalContext, ask: Callable[[ProposalContext], Awaitable[Any]]) -> Any:
+        """What the proposer answers."""
+        return await ask(context)
+
+
+class Worker:
+    """Does leases; one object serves every worker task, since all it knows about a lease is in the lease."""
+
+    def __init__(
+        self,
+        *,
+        dispatch: Dispatch,
+        ask: Callable[[ProposalContext], Awaitable[Any]],
+        proposal: ProposalPolicy,
+        strategy: Strategy,
+        evaluator: Evaluator | None,
+        account: Account,
+        control: Control,
+        health: Health,
+        emit: Emit,
+        history: Callable[[str], Sequence[SettledCard]],
+        count: Callable[[str], None],
+        solved: float,
+    ) -> None:
+        self._dispatch = dispatch
+        self._ask_proposer = ask
+        self._proposal = proposal
+        self._strategy = strategy
+        self._verify_with = evaluator
+        self._account = account
+        self._control = control
+        self._health = health
+        self._emit = emit
+        self._history = history
+        self._count = count
+        self._solved = solved
+        self._calls = calls_per_lease(evaluator is not None)
+        self.under_way: dict[str, str] = {}
+        """Lease id → task id of what is being worked on."""
+
+    async def take(self, lease: Lease) -> Turn:
+        """Do a lease. Failures of actors are counted and end in a turn without a score or without a card.
+
+        A lease that is cancelled stays listed in ``under_way``: what was cut off is part of how a run ended.
+        """
+        self.under_way[lease.id] = lease.task.id
+        turn = await self._do(lease)
+        del self.under_way[lease.id]
+        return turn
+
+    async def _do(self, lease: Lease) -> Turn:
+        held = self._calls - 1
+        self._account.spend_held("rollout")
+        try:
+            result = await self._dispatch.rollout(RolloutSpec(lease.snapshot.rendered, lease.task, lease_id=lease.id))
+            score = result.score
+            if score is None:
+                self._report_failure(lease, result)
+                return Turn(lease)
+            if score.value >= self._solved:
+                return Turn(lease, score)
+            self._account.spend_held("proposal")
+            held -= 1
+            diff = await self._propose(lease, result.output, score)
+            if diff is None:
+                return Turn(lease, score)
+            gain = 0.0
+            if self._verify_with is not None:
+                self._account.return_held(1)
+                held -= 1
+                gain = await self._gain(self._verify_with, lease, diff, score)
+                if gain < 0:
+                    self._count("self_verify_rejected")
+                    return Turn(lease, score)
+            return Turn(lease, score, self._card(lease, diff, result.output, score, gain))
+        finally:
+            self._account.return_held(held)
+
+    async def _propose(self, lease: Lease, output: Any, score: Score) -> Diff | None:
+        artifact = lease.snapshot.artifact
+        context = ProposalContext(
+            lease.snapshot.rendered, artifact.state, lease.task, output, score, self._history(artifact.id)
+        )
+        try:
+            proposal = await self._proposal.propose(context, self._ask)
+        except ProposeFailed as failed:
+            self._health.propose_failed(failed.failure)
+            self._failed(lease, "propose", str(failed.failure))
+            return None
+        return None if proposal is None else self._as_diff(lease, proposal)
+
+    async def _ask(self, context: ProposalContext) -> Any:
+        return await self._dispatch.propose(self._ask_proposer, context)
+
+    def _as_diff(self, lease: Lease, proposal: Any) -> Diff | None:
+        artifact = lease.snapshot.artifact
+        try:
+            return self._strategy.to_diff(artifact.state, proposal, artifact.id)
+        except ProposalError as error:
+            self._count("proposals_unreadable")
+            self._failed(lease, "propose", str(error))
+        except ContractError as error:
+            self._control.fail(error)
+        return None
+
+    async def _gain(self, evaluator: Evaluator, lease: Lease, diff: Diff, before: Score) -> float:
+        artifact = lease.snapshot.artifact
+        candidate = artifact.apply(diff) if diff.target == artifact.id else artifact
+        try:
+            measured = await evaluator.measure(candidate, [lease.task], split="train", purpose="self-verify")
+        except BudgetExhausted:
+            return 0.0
+        return 0.0 if measured.rate is None else measured.rate - before.value
+
+    def _card(self, lease: Lease, diff: Diff, output: Any, score: Score, gain: float) -> EvidenceCard:
+        artifact = lease.snapshot.artifact
+        self._emit(
+            lambda elapsed: CardIngested(
+                elapsed=elapsed, artifact_id=diff.target, diff_id=diff.id, task_id=lease.task.id
+            )
+        )
+        return EvidenceCard(
+            diff,
+            lease.snapshot.versions,
+            {key: artifact.state.get(key) for key in diff.ops},
+            (diff.target,),
+            (Trajectory(lease.task, output, score),),
+            gain,
+            Usage(calls=self._calls),
+        )
+
+    def _report_failure(self, lease: Lease, result: Result) -> None:
+        assert result.error is not None
+        self._failed(lease, result.error.stage, str(result.error))
+
+    def _failed(self, lease: Lease, stage: str, message: str) -> None:
+        self._emit(lambda elapsed: RolloutFailed(elapsed=elapsed, task_id=lease.task.id, stage=stage, message=message))
