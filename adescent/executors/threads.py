@@ -58,10 +58,13 @@ class _Call:
             self.error = error
 
     def outcome(self) -> Any:
-        error, self.error = self.error, None  # its traceback holds this call: no cycle
-        if error is not None:
-            raise error
-        return self.returned
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+            return self.returned
+        finally:
+            del error  # its traceback holds this frame and this call: no cycles
 
     def drop(self) -> None:
         """Nobody wants the outcome any more."""

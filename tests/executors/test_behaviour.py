@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from adescent.errors import ContractError, RefError, Transient
-from adescent.executors import collect_rollouts
+from adescent.executors import InlineExecutor, ThreadExecutor, collect_rollouts
 from adescent.executors.local import LocalExecutor
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
@@ -251,7 +252,7 @@ async def test_a_spec_nobody_can_run_is_the_callers(executor: LocalExecutor) -> 
 
 # Actors by name -------------------------------------------------------------------------------------------------------
 
-NAMED = '''
+NAMED = """
 calls = []
 
 def shout(rendered, task):
@@ -265,7 +266,7 @@ def fixed(value):
 
 def broken():
     raise SystemExit(4)
-'''
+"""
 
 
 @pytest.fixture
@@ -365,14 +366,13 @@ async def test_a_rollout_may_drive_another_one(executor: LocalExecutor) -> None:
             assert (await outer.rollout(spec_of("r"))).output == "[r:t1]"
 
 
-def test_actors_given_at_the_start_are_replaced_by_attached_ones(executor: LocalExecutor) -> None:
-    async def main() -> list[object]:
-        own = type(executor)(*((2,) if executor.slots else ()), actors=Actors(echo, full))  # type: ignore[call-arg]
-        async with own:
-            view = own.attach_actors(Actors(lambda rendered, task: "attached", full))
-            return [(await each.rollout(spec_of())).output for each in (own, view)]
-
-    assert anyio.run(main) == ["rules:t1", "attached"]
+@pytest.mark.parametrize("kind", [InlineExecutor, functools.partial(ThreadExecutor, 2)], ids=["inline", "thread"])
+async def test_actors_given_at_the_start_are_replaced_by_attached_ones(kind: Callable[..., LocalExecutor]) -> None:
+    with anyio.fail_after(BOUND):
+        async with kind(actors=Actors(echo, full)) as executor:
+            view = executor.attach_actors(Actors(lambda rendered, task: "attached", full))
+            outputs = [(await each.rollout(spec_of())).output for each in (executor, view)]
+    assert outputs == ["rules:t1", "attached"]
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_actors_given_at_the_start_are_replaced_by_attached_ones(executor: Local
     ],
     ids=["too few", "too many", "text", "nothing", "keywords"],
 )
-def test_actors_that_cannot_be_called_are_refused_before_any_rollout(
+async def test_actors_that_cannot_be_called_are_refused_before_any_rollout(
     executor: LocalExecutor, actors: Actors, word: str
 ) -> None:
     with pytest.raises(ContractError, match=word):
