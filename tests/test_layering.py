@@ -36,7 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("directory", "rundir"),
     ("runtime",),
-    ("evolve", "recipes"),
+    ("evolution", "recipes"),
     ("domains", "report"),
     ("orchestrator",),
     ("cli", "testing"),
