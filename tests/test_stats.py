@@ -87,6 +87,7 @@ def test_large_parameters_approach_the_normal_law(scale: float) -> None:
         ((1e-100, 1e100, 1e-99, 1e99), 1 / 11),
         ((1e12, 1e12, 2e12, 1e12), 0.0),
         ((2e12, 1e12, 1e12, 1e12), 1.0),
+        ((1, 3e12, 1, 1e12), 1 / 4),
         ((1, 1, 0.01, 1e9), 1.0),
     ],
 )
