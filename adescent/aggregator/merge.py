@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
+from anyio.to_thread import run_sync
 from attrs import frozen
 
+from adescent.aggregator.books import Book
 from adescent.aggregator.buffer import Ingested
-from adescent.evolvable import Evolvable
+from adescent.aggregator.candidates import LOSSES, AsyncLedger, CandidateStage, known_already, violated
+from adescent.aggregator.cheap import cheap_scores
+from adescent.aggregator.ends import End
+from adescent.aggregator.gate import HeldOutGate
+from adescent.aggregator.promotion import Emit, Promoter
+from adescent.aggregator.reverification import gain_on, on_own_tasks, own_tasks, planned, worsened
+from adescent.aggregator.staleness import brought_onto, tolerated_lag
+from adescent.aggregator.sweep import Sweep
+from adescent.aggregator.trust_region import oversized
+from adescent.errors import BudgetExhausted, CASConflict, UnknownArtifact
+from adescent.evolvable import EvidenceCard, Evolvable, VersionVector
 from adescent.governance import L1SerialGate
 from adescent.policies.protocols import (
     AcceptancePolicy,
@@ -21,32 +34,15 @@ from adescent.policies.protocols import (
     Strategy,
     Verifier,
 )
-from adescent.policies.records import Measurement, SettledCard, SweepReport
+from adescent.policies.records import Candidate, Measurement, Outcome, SettledCard, SweepReport
 from adescent.tasks import Splits
-from adescent.telemetry.events import Event
 
-__all__ = ["AsyncLedger", "Merged", "Merger"]
+__all__ = ["Merged", "Merger"]
 
-Emit = Callable[[Callable[[float], Event]], None]
-"""Takes a maker of an event, which is called with the seconds since the run began, or not at all."""
+LARGE = 100_000
+"""Characters from which a step that may have to merge texts goes to a thread: it would hold the loop too long."""
 
-
-class AsyncLedger(Protocol):
-    """What a merge asks of the ledger, awaited. A call that was begun is finished, whoever is cancelled meanwhile."""
-
-    async def head(self, artifact_id: str) -> Evolvable:
-        """The newest version on dev; raises UnknownArtifact."""
-        ...
-
-    async def commit(
-        self, artifact: Evolvable, base_version: int, *, message: str, decision: Mapping[str, str]
-    ) -> Evolvable:
-        """Compare-and-swap on dev; raises CASConflict."""
-        ...
-
-    async def promote(self, artifact_id: str, version: int) -> Evolvable:
-        """Make exactly this version the one on stable."""
-        ...
+T = TypeVar("T")
 
 
 @frozen(eq=False)
@@ -88,36 +84,196 @@ class Merger:
         eval_concurrency: int = 8,
         async_ratio: int | None = None,
     ) -> None:
-        self.noisy = noisy
+        self._ledger = ledger
+        self._evaluator = evaluator
+        self._verifier = verifier
+        self._serial = gate
+        self._strategy = strategy
+        self._staleness = staleness
+        self._conflict = conflict
+        self._count = count
+        self._eval_repeats = eval_repeats
+        self._eval_concurrency = eval_concurrency
+        self._async_ratio = async_ratio
+        self._books: dict[str, Book] = {}
+        self._gate = HeldOutGate(
+            evaluator=evaluator,
+            verifier=verifier,
+            auditor=auditor,
+            acceptance=acceptance,
+            held_out=splits.held_out,
+            repeats=eval_repeats,
+            noisy=noisy,
+            count=count,
+        )
+        self._promoter = Promoter(ledger=ledger, gate=self._gate, policy=promotion, count=count, emit=emit)
+        self._stage = CandidateStage(
+            ledger=ledger, gate=self._gate, fusion=fusion, verifier=verifier, strategy=strategy, count=count
+        )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether one artifact may score differently when measured twice."""
+        return self._gate.noisy
+
+    @noisy.setter
+    def noisy(self, noisy: bool) -> None:
+        self._gate.noisy = noisy
 
     def open(self, head: Evolvable, measurement: Measurement, *, stable: Evolvable | None = None) -> None:
         """Begin with an artifact: its head on dev and that head's measurement on the held-out split.
 
         ``stable`` is the version on stable, where it is another one (a run that continues an earlier one).
         """
+        book = self._books[head.id] = Book(head, stable or head)
+        book.used(head, self._eval_repeats)
+        book.measured(measurement)
 
     async def merge(self, artifact_id: str, entries: Sequence[Ingested]) -> Merged:
         """Bring every card to its end: decide what of ``entries`` is kept, commit it, and move the promotion clock.
 
         Entries are taken in the order of their keys. Those in ``leftover`` have not ended and wait for the next merge.
+        Raises GovernanceError for a frozen artifact.
         """
-        raise NotImplementedError
+        sweep = Sweep(artifact_id, entries)
+        try:
+            book = await self._book(artifact_id)
+        except UnknownArtifact as unknown:
+            sweep.end_all(End(Outcome.UNKNOWN_ARTIFACT, str(unknown)))
+            return Merged(sweep.report())
+        async with self._serial.merging(book.head):
+            await self._brought_to_ends(sweep, book)
+            report = sweep.report(book.pool.rate)
+            book.settled(report.settled)
+            await self._promoter.after_merge(book)
+        return Merged(report, sweep.leftover, book.head)
 
     async def confirm(self, artifact_id: str, measurement: Measurement | None = None) -> bool:
         """Promote the head at the end of a run, unless it is below stable's figure; whether it is stable now.
 
         ``measurement`` is a fresh one of the head on the held-out split, bought here (purpose ``promotion``) if None.
         """
-        raise NotImplementedError
+        book = await self._book(artifact_id)
+        return await self._promoter.confirm(book, measurement)
 
     def history(self, artifact_id: str) -> Sequence[SettledCard]:
         """The cards of this artifact that ended last, newest last (at most 64): what proposers learn from."""
-        return ()
+        return tuple(self._books[artifact_id].history) if artifact_id in self._books else ()
 
     def held_out(self, artifact_id: str) -> float | None:
         """The head's pooled figure on the held-out split, in [0, 1], or None where none is known."""
-        return None
+        return self._books[artifact_id].pool.rate if artifact_id in self._books else None
 
-    def acceptance_rate(self, artifact_id: str) -> tuple[float, float]:
-        """Mean and standard deviation of the share of measured candidates that were kept (Beta(1, 1) prior)."""
-        return (0.5, 0.0)
+    def acceptance_rate(self, artifact_id: str) -> float:
+        """The share of measured candidates that were kept, in (0, 1): the mean under a Beta(1, 1) prior."""
+        book = self._books.get(artifact_id)
+        return 0.5 if book is None else (1 + book.accepted) / (2 + book.candidates)
+
+    # The steps --------------------------------------------------------------------------------------------------------
+
+    async def _brought_to_ends(self, sweep: Sweep, book: Book) -> None:
+        while sweep.open and sweep.losses < LOSSES:
+            try:
+                await self._steps(sweep, book)
+                return
+            except CASConflict:  # somebody else committed: look at everything again, on that head
+                sweep.restart()
+            except BudgetExhausted as spent:
+                sweep.end_all(End(Outcome.UNMEASURED, str(spent)))
+
+    async def _steps(self, sweep: Sweep, book: Book) -> None:
+        """Steps 0 to 6 on the newest head."""
+        await self._follow_the_head(book)
+        await self._bring_onto_head(sweep, book)
+        await self._verify_again(sweep, book)
+        agreeing = await self._without_conflicts(sweep, book, [card for card in sweep.open if not card.rival])
+        if await self._stage.tried(sweep, book, agreeing):
+            return
+        rivals = await self._without_conflicts(sweep, book, [card for card in sweep.open if card.rival])
+        for rival in rivals:  # never fused: whole texts compete
+            if await self._rival_won(sweep, book, rival):
+                return
+
+    async def _follow_the_head(self, book: Book) -> None:
+        """Take over a head that was committed by somebody else; what is known of the old one is not about it."""
+        head = await self._ledger.head(book.head.id)
+        if head.version != book.head.version:
+            self._count("foreign_commits")
+            book.moved(head)
+
+    async def _bring_onto_head(self, sweep: Sweep, book: Book) -> None:
+        """Trust region and staleness, and what can be told of a card without measuring it."""
+        versions = await self._versions(sweep, book.head)
+
+        def step(card: EvidenceCard) -> EvidenceCard | End:
+            if reason := oversized(card.diff):
+                return End(Outcome.OVERSIZED, reason)
+            eta = versions.staleness(card.base_version, {book.head.id, *card.touched})
+            alpha = tolerated_lag(book.head, card.diff.contract_breaking, self._async_ratio)
+            rivals = getattr(self._strategy, "takes_rivals", True)
+            standing = brought_onto(book.head, card, eta, alpha, self._staleness, takes_rivals=rivals)
+            if isinstance(standing, End):
+                return standing
+            if known := book.rejected(standing.diff.id):
+                return known_already(known)
+            return violated(self._strategy, book.head.apply(standing.diff)) or standing
+
+        await _off_the_loop(sweep.open, partial(sweep.sift, step))
+
+    async def _versions(self, sweep: Sweep, head: Evolvable) -> VersionVector:
+        """The heads of all artifacts the open cards touched."""
+        others = {name for card in sweep.open for name in card.touched} - {head.id}
+        versions = {name: (await self._ledger.head(name)).version for name in sorted(others)}
+        return VersionVector({**versions, head.id: head.version})
+
+    async def _verify_again(self, sweep: Sweep, book: Book) -> None:
+        """Rebased cards on their own tasks, in one wave; those whose task got worse end here."""
+        rebased = [card for card in sweep.rebased if not card.rival]
+        wave = await _off_the_loop(rebased, partial(planned, rebased, self._eval_concurrency))
+        if wave is None or violated(self._strategy, candidate := book.head.apply(wave.union)):
+            return
+        before, after = await on_own_tasks(self._evaluator, book.head, candidate, wave.tasks)
+        worse = End(Outcome.REBASE_FAILED, "on the newer head its own task scores less with it than without it.")
+        sweep.settle(worsened(wave, before, after), worse)
+
+    async def _without_conflicts(
+        self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]
+    ) -> Sequence[EvidenceCard]:
+        """The cards that do not contradict each other; the others end."""
+        contested = await _off_the_loop(cards, partial(self._conflict.contested, cards))
+        scores = await cheap_scores(self._verifier, book.head, {card.id: card.diff for card in contested})
+        resolution = await _off_the_loop(cards, partial(self._conflict.resolve, cards, scores))
+        reasons = {card.id: reason for card, reason in resolution.dropped}
+        kept = {card.id for card in resolution.kept}
+        for card in cards:
+            if card.id not in kept:
+                sweep.settle([card], End(Outcome.CONFLICT_DROPPED, reasons.get(card.id, "")))
+        return resolution.kept
+
+    async def _rival_won(self, sweep: Sweep, book: Book, rival: EvidenceCard) -> bool:
+        """A diff that overwrites newer text must beat it on its own tasks, and then at the gate."""
+        tasks = own_tasks(rival)
+        if tasks:
+            before, after = await on_own_tasks(
+                self._evaluator, book.head, book.head.apply(rival.diff), tuple(tasks.values())
+            )
+            if (gain_on(tasks, before, after) or 0.0) <= 0.0:
+                lost = End(Outcome.REBASE_FAILED, "on its own task it is not better than the newer text it replaces.")
+                sweep.settle([rival], lost)
+                return False
+        end = await self._stage.put_to_the_test(sweep, book, Candidate(rival.diff, (rival,)))
+        if end is not None:
+            sweep.settle([rival], end)
+        return end is None
+
+    async def _book(self, artifact_id: str) -> Book:
+        if artifact_id not in self._books:
+            head = await self._ledger.head(artifact_id)
+            self._books[artifact_id] = Book(head, await self._ledger.head(artifact_id, "stable"))
+        return self._books[artifact_id]
+
+
+async def _off_the_loop(cards: Sequence[EvidenceCard], step: Callable[[], T]) -> T:
+    """The result of a pure step over ``cards``, in a thread when it may have much text to merge."""
+    size = sum(len(value or "") for card in cards for value in card.diff.ops.values())
+    return step() if size < LARGE else await run_sync(step)

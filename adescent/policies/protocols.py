@@ -317,8 +317,10 @@ class ConflictPolicy(Protocol):
 class FusionPolicy(Protocol):
     """Which diffs are put to the test together, and what is tried next when the union fails."""
 
-    tournament: bool
-    """Whether union and singles are ranked on the cheap subset first."""
+    @property
+    def tournament(self) -> bool:
+        """Whether union and singles are ranked on the cheap subset first."""
+        ...
 
     def candidates(self, cards: Sequence[EvidenceCard], scores: Mapping[str, float]) -> Sequence[Candidate]:
         """What to put before the gate, in order. ``scores``: diff id → cheap score, where one was measured."""
