@@ -111,6 +111,7 @@ class Account:
             granted, self.refused = left // calls, "calls"
         self.rollouts += granted
         self._reserved += granted * calls
+        self._take_from_own("rollout", granted * calls)
         return granted
 
     def spend_held(self, purpose: Purpose) -> None:
