@@ -37,6 +37,7 @@ class ScriptedOracle:
     rates: dict[str, float] = field(factory=dict)
     errors: dict[str, Exception] = field(factory=dict)
     held: anyio.Event | None = None
+    when_cancelled: Exception | None = None
     heard: list[str] = field(factory=list)
     cut_off: list[str] = field(factory=list)
 
@@ -57,6 +58,8 @@ class ScriptedOracle:
                 await self.held.wait()
         except anyio.get_cancelled_exc_class():
             self.cut_off.append(text)
+            if self.when_cancelled is not None:
+                raise self.when_cancelled from None
             raise
         return scores(*[self.rates.get(text, 0.5)] * 2)
 
@@ -270,6 +273,21 @@ async def test_the_budget_is_reserved_whole() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_base_is_paid_from_the_same_budget() -> None:
+    async with running(budget=3) as run:
+        assert (await run.audit("candidate")).reason == "4 oracle scorings needed, 3 left"
+        assert run.oracle.heard == []
+
+
+@pytest.mark.anyio
+async def test_an_idle_scheduler_sleeps() -> None:
+    async with running() as run:
+        await run.audit("candidate")
+        with anyio.fail_after(5):
+            await anyio.wait_all_tasks_blocked()
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(("which", "left"), [("base", 10), ("candidate", 8)])
 async def test_a_run_out_of_calls_is_unavailable_and_gives_the_oracle_s_budget_back(which: str, left: int) -> None:
     async with running(budget=10) as run:
@@ -301,6 +319,7 @@ async def test_who_is_cancelled_in_the_queue_is_skipped() -> None:
         run.oracle.held.set()
         await turns(30)
     assert run.oracle.heard == ["base", "first", "base", "last"]
+    assert run.scheduler.budget_left == 100 - 6
     assert [text for text, _ in run.answers] == ["first", "last"]
 
 
@@ -316,6 +335,19 @@ async def test_an_oracle_call_ends_with_who_asked_for_it() -> None:
         run.oracle.held = None
         assert (await run.audit("next")).decision == "rejected"
         assert run.counted == {"audits_rejected": 1}
+
+
+@pytest.mark.anyio
+async def test_an_error_nobody_waits_for_ends_the_scheduler() -> None:
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with running() as run:
+            run.oracle.held = anyio.Event()
+            run.oracle.when_cancelled = OSError("could not let go")
+            gone = run.ask("gone")
+            await turns()
+            gone.cancel()
+            await turns(30)
+    assert raised.group_contains(OSError, match="could not let go")
 
 
 @pytest.mark.anyio

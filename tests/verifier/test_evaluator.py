@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import anyio
@@ -206,11 +207,12 @@ async def test_a_fresh_score_is_neither_looked_up_nor_joined_nor_kept(rollouts: 
         rollouts.answer = lambda spec: Score(1.0)
         rollouts.hold("1")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(gate, group, HEAD, TASKS[1:2])
-            tasks.start_soon(lambda: gate(group, HEAD, TASKS[1:2], fresh=True))
-            await turns()
+            for fresh_one in (True, False, True):
+                tasks.start_soon(partial(gate, group, HEAD, TASKS[1:2], fresh=fresh_one))
+                await turns(3)
             rollouts.let_go("1")
-    assert rollouts.started.count("1") == 2
+        assert rollouts.started.count("1") == 3
+        assert group.statistics().joins == 0
 
 
 async def test_no_cache_still_runs_a_score_once_at_a_time(rollouts: Any) -> None:
