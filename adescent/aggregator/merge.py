@@ -22,7 +22,7 @@ from adescent.aggregator.sweep import Sweep
 from adescent.aggregator.trust_region import oversized
 from adescent.errors import BudgetExhausted, CASConflict, UnknownArtifact
 from adescent.evolvable import EvidenceCard, Evolvable, VersionVector
-from adescent.governance import L1SerialGate
+from adescent.governance import L1SerialGate, ensure_not_frozen
 from adescent.policies.protocols import (
     AcceptancePolicy,
     Auditor,
@@ -135,6 +135,7 @@ class Merger:
         Entries are taken in the order of their keys. Those in ``leftover`` have not ended and wait for the next merge.
         Raises GovernanceError for a frozen artifact.
         """
+        ensure_not_frozen(artifact_id)
         sweep = Sweep(artifact_id, entries)
         try:
             book = await self._book(artifact_id)

@@ -53,14 +53,15 @@ class Sweep:
 
         Two cards that come to the same edit are one measurement: the first stands for both, the other is a duplicate.
         """
-        first: dict[str, EvidenceCard] = {}
+        seen: set[str] = set()
         for number, card in list(self._standing.items()):
             after = step(card)
-            if isinstance(after, EvidenceCard) and first.setdefault(after.diff.id, after) is not after:
-                after = End(Outcome.DUPLICATE, "another card of this merge has the same edit.")
             if isinstance(after, End):
                 self._end(number, after)
+            elif after.diff.id in seen:
+                self._end(number, End(Outcome.DUPLICATE, "another card of this merge has the same edit."))
             else:
+                seen.add(after.diff.id)
                 self._standing[number] = after
 
     def settle(self, cards: Iterable[EvidenceCard], end: End) -> None:
