@@ -301,6 +301,22 @@ async def test_the_refs_of_a_spec_win_over_attached_actors(executor: LocalExecut
     assert (again.output, float(again.score or 0)) == ("more", 0.5)
 
 
+async def test_the_refs_of_specs_are_resolved_once(executor: LocalExecutor) -> None:
+    asked: list[Ref] = []
+
+    class Counting(Resolver):
+        def resolve(self, ref: Ref) -> Any:
+            asked.append(ref)
+            return full
+
+    reward = Ref("adescent.rewards:exact_match")
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(Actors(echo, full, resolver=Counting())) as view:
+            for _ in range(3):
+                assert (await view.rollout(spec_of(reward=reward))).kind == "ok"
+    assert asked == [reward]
+
+
 @pytest.mark.parametrize(
     ("ref", "type_"),
     [

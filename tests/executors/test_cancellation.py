@@ -19,8 +19,6 @@ from adescent.policies import Actors
 from adescent.tasks import Task
 from adescent.workspec import Result, RolloutSpec
 
-pytestmark = pytest.mark.anyio
-
 BOUND = 10.0
 SPEC = RolloutSpec("rules", Task("t1", "?"))
 STEPS = 6
@@ -59,6 +57,7 @@ class Countdown:
             self.scope.cancel()
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("at", range(1, 4 * STEPS + 4, 3))
 async def test_cancelled_at_every_checkpoint_it_ends_at_once_and_can_be_used_again(
     executor: LocalExecutor, at: int
@@ -87,6 +86,7 @@ async def test_cancelled_at_every_checkpoint_it_ends_at_once_and_can_be_used_aga
     assert {result.kind for result in results} <= {"ok"}
 
 
+@pytest.mark.anyio
 async def test_the_callers_timeout_is_raised(executor: LocalExecutor) -> None:
     async def run(rendered: str, task: Task) -> None:
         await anyio.sleep_forever()
@@ -97,6 +97,7 @@ async def test_the_callers_timeout_is_raised(executor: LocalExecutor) -> None:
                 await view.rollout(SPEC)
 
 
+@pytest.mark.anyio
 async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: LocalExecutor) -> None:
     gate = Gate()
     ended = anyio.Event()
@@ -121,6 +122,7 @@ async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: Loca
             assert executor.threads.statistics().idle == 1
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("grace", [0.0, 0.02])
 async def test_a_blocked_thread_is_left_after_the_grace_counted_and_replaced(
     make: Callable[[float], LocalExecutor], grace: float
@@ -146,6 +148,7 @@ async def test_a_blocked_thread_is_left_after_the_grace_counted_and_replaced(
             gate.go.set()
 
 
+@pytest.mark.anyio
 async def test_calls_without_a_thread_yet_are_withdrawn_at_once() -> None:
     pool = ThreadPool(1, grace=30.0)
     gate = Gate()
@@ -167,6 +170,7 @@ async def test_calls_without_a_thread_yet_are_withdrawn_at_once() -> None:
     assert ran == [-1]
 
 
+@pytest.mark.anyio
 async def test_calls_that_wait_for_an_abandoned_thread_get_its_successor() -> None:
     pool = ThreadPool(1, grace=0.0)
     gate = Gate()
@@ -194,6 +198,7 @@ async def test_calls_that_wait_for_an_abandoned_thread_get_its_successor() -> No
     assert pool.statistics().abandoned == 1
 
 
+@pytest.mark.anyio
 async def test_a_dropped_coroutine_is_closed(make: Callable[[float], LocalExecutor]) -> None:
     gate = Gate()
 
@@ -221,6 +226,7 @@ async def test_a_dropped_coroutine_is_closed(make: Callable[[float], LocalExecut
 # Whose cancellation it is ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("blocking", [True, False], ids=["sync", "async"])
 async def test_a_keyboard_interrupt_counts_only_where_ctrl_c_can_arrive(
     executor: LocalExecutor, blocking: bool
@@ -242,6 +248,7 @@ async def test_a_keyboard_interrupt_counts_only_where_ctrl_c_can_arrive(
                     await view.rollout(SPEC)
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
 @pytest.mark.parametrize("blocking", [True, False], ids=["sync", "async"])
 async def test_a_cancellation_of_the_actors_own_is_its_failure(executor: LocalExecutor, blocking: bool) -> None:
@@ -260,6 +267,7 @@ async def test_a_cancellation_of_the_actors_own_is_its_failure(executor: LocalEx
     assert (error.kind, error.stage, error.type) == ("model", "run", "CancelledError")
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
 async def test_a_native_cancellation_goes_through(executor: LocalExecutor) -> None:
     begun = asyncio.Event()
@@ -277,6 +285,7 @@ async def test_a_native_cancellation_goes_through(executor: LocalExecutor) -> No
                 await task
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
 async def test_a_second_native_cancellation_ends_the_grace(executor: LocalExecutor) -> None:
     gate = Gate()
@@ -295,6 +304,7 @@ async def test_a_second_native_cancellation_ends_the_grace(executor: LocalExecut
         gate.go.set()
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
 async def test_a_coroutine_that_is_closed_leaves_its_thread(executor: LocalExecutor) -> None:
     gate = Gate()
@@ -310,6 +320,27 @@ async def test_a_coroutine_that_is_closed_leaves_its_thread(executor: LocalExecu
         gate.go.set()
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
+async def test_a_cancelled_scope_counts_even_when_the_actor_took_the_native_mark_off(executor: LocalExecutor) -> None:
+    async def run(rendered: str, task: Task) -> None:
+        scope.cancel()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            while current is not None and current.uncancel():
+                pass
+            raise
+
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(Actors(run, full)) as view:
+            with anyio.CancelScope() as scope:
+                await view.rollout(SPEC)
+                pytest.fail("the cancellation was swallowed")
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
 async def test_a_group_of_cancellations_goes_through(executor: LocalExecutor) -> None:
     trio = pytest.importorskip("trio")
@@ -325,3 +356,19 @@ async def test_a_group_of_cancellations_goes_through(executor: LocalExecutor) ->
             with anyio.CancelScope() as scope:
                 await view.rollout(SPEC)
     assert scope.cancelled_caught
+
+
+def test_a_coroutine_may_be_closed_after_its_loop_has_ended() -> None:
+    left: list[Any] = []
+
+    async def leave() -> None:
+        gate = Gate()
+        async with ThreadPool(1, grace=0.0) as pool:
+            left.append((gate, pool.run(gate, "", SPEC.task)))
+            left[0][1].send(None)
+            await gate.begun.wait()
+
+    anyio.run(leave)
+    gate, call = left.pop()
+    call.close()
+    gate.go.set()

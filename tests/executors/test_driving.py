@@ -109,6 +109,24 @@ async def test_the_slots_of_an_executor_are_its_concurrency() -> None:
 
 
 @pytest.mark.anyio
+async def test_actors_that_never_suspend_leave_the_loop_to_others() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await checkpoint()
+            ticks += 1
+
+    with anyio.fail_after(BOUND):
+        async with InlineExecutor(Actors(echo, full)) as executor, anyio.create_task_group() as group:
+            group.start_soon(tick)
+            await collect_rollouts(executor, specs(200), concurrency=1)
+            group.cancel_scope.cancel()
+    assert ticks >= 100
+
+
+@pytest.mark.anyio
 async def test_leaving_early_cancels_the_rest_of_an_endless_stream() -> None:
     read = 0
 

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from anyio import wait_all_tasks_blocked
+from anyio.lowlevel import checkpoint
 
 from adescent.errors import ContractError, OptionError, WrongThread
 from adescent.executors.threads import ThreadPool, ThreadStatistics
@@ -103,6 +104,23 @@ async def test_what_a_function_raises_comes_out_and_nothing_keeps_it_alive() -> 
                 assert (await remembered())() is None
             finally:
                 gc.enable()
+
+
+@pytest.mark.anyio
+async def test_an_idle_thread_keeps_nothing_alive() -> None:
+    class Heavy:
+        pass
+
+    async def used() -> weakref.ref[Heavy]:
+        heavy = Heavy()
+        assert await pool.run(id, heavy) == id(heavy)
+        return weakref.ref(heavy)
+
+    with anyio.fail_after(BOUND):
+        async with ThreadPool(1) as pool:
+            heavy = await used()
+            while heavy() is not None:  # the thread tells of the end before it lets go
+                await checkpoint()
 
 
 @pytest.mark.anyio
