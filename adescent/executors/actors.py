@@ -25,7 +25,7 @@ from adescent.errors import AdescentError, ContractError
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
 
-__all__ = ["ActorAborted", "Bound", "bind", "contained"]
+__all__ = ["ActorAborted", "Bound", "bind", "contained", "is_async"]
 
 Bound = Callable[..., Awaitable[Any]]
 
