@@ -43,12 +43,26 @@ def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
     return {artifact_id: version for artifact_id, version in versions.items() if version}
 
 
-def _copy_state(state: State) -> dict[str, str]:
-    return dict(state)
+class _Checked(dict[str, Any]):
+    """A mapping that is known to hold text under text keys, so that a large state is checked and copied once."""
 
 
-def _copy_ops(ops: Ops) -> dict[str, str | None]:
-    return dict(ops)
+def _checked_state(state: State) -> State:
+    if type(state) is _Checked:
+        return state
+    for key, text in state.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise ContractError(f"state[{key!r}] is a {type(text).__name__}; a state holds text under text keys.")
+    return _Checked(state)
+
+
+def _checked_ops(ops: Ops) -> Ops:
+    if type(ops) is _Checked:
+        return ops
+    for key, text in ops.items():
+        if not isinstance(key, str) or not (text is None or isinstance(text, str)):
+            raise ContractError(f"ops[{key!r}] is a {type(text).__name__}; a diff sets text keys to text or to None.")
+    return _Checked(ops)
 
 
 @frozen
@@ -113,7 +127,7 @@ class Diff:
     """
 
     target: str
-    ops: Ops = field(hash=False, converter=_copy_ops)
+    ops: Ops = field(hash=False, converter=_checked_ops)
     contract_breaking: bool = False
     adapts: tuple[str, ...] = ()
     origin: str = field(default="", eq=False)
@@ -144,10 +158,13 @@ def difference(old: State, new: State) -> dict[str, str | None]:
     return ops
 
 
-def changed(state: State, ops: Ops) -> dict[str, str]:
+def changed(state: State, ops: Ops) -> State:
     """``state`` after ``ops``: kept keys keep their place, new ones come last in the order of the ops."""
-    merged = {**state, **ops}
-    return {key: value for key, value in merged.items() if value is not None}
+    merged = _Checked(state)
+    merged.update(ops)
+    for key in [key for key, value in ops.items() if value is None]:
+        del merged[key]
+    return merged
 
 
 class _FullEvaluator(Protocol):
@@ -167,7 +184,7 @@ class Evolvable:
     """
 
     id: str = field()
-    state: State = field(factory=dict, hash=False, converter=_copy_state)
+    state: State = field(factory=dict, hash=False, converter=_checked_state)
     version: int = field(default=0)
     contract: Contract = Contract()
     blast_radius: float = field(default=0.2)
@@ -177,12 +194,6 @@ class Evolvable:
     def _check_id(self, _: Any, value: str) -> None:
         if not isinstance(value, str) or not _ARTIFACT_ID.match(value):
             raise ContractError(f"the artifact id {value!r} must match [A-Za-z0-9][A-Za-z0-9_.-]*.")
-
-    @state.validator
-    def _check_state(self, _: Any, value: State) -> None:
-        for key, text in value.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise ContractError(f"artifact {self.id!r}: state[{key!r}] must be text under a text key.")
 
     @blast_radius.validator
     def _check_radius(self, _: Any, value: float) -> None:
@@ -245,7 +256,7 @@ class EvidenceCard:
 
     diff: Diff
     base_version: VersionVector
-    base_values: Mapping[str, str | None] = field(factory=dict, hash=False, converter=_copy_ops)
+    base_values: Mapping[str, str | None] = field(factory=dict, hash=False, converter=_checked_ops)
     touched: tuple[str, ...] = ()
     trajectories: tuple[Trajectory, ...] = ()
     before_after_delta: float = 0.0

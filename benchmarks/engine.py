@@ -168,6 +168,8 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
         outcomes = result.outcomes()
         cards = sum(outcomes.values())
         row |= {
+            "rate": result.rollouts / watch.seconds if watch.seconds else 0.0,
+            "rollouts": result.rollouts,
             "merged_per_s": outcomes.get("committed", 0) / watch.seconds if watch.seconds else 0.0,
             "stale": outcomes.get("stale", 0) / cards if cards else 0.0,
             "commits": result.version - 1,

@@ -174,7 +174,7 @@ def test_a_blast_radius_is_a_share(radius: Any) -> None:
 
 @pytest.mark.parametrize("state", [{"a": 1}, {1: "a"}, {"a": None}])
 def test_a_state_is_text_under_text(state: Any) -> None:
-    with pytest.raises(ContractError, match="must be text"):
+    with pytest.raises(ContractError, match="holds text under text keys"):
         artifact(state)
 
 

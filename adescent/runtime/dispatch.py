@@ -160,7 +160,8 @@ class Dispatch:
             return await self._executor.rollout(spec)
         self._count("rollouts_timed_out")
         message = f"not done within rollout_timeout={self._timeout} s"
-        failure = Failure("model", "run", "RolloutTimeout", message)
+        # Not the model's doing for certain, so no 0 at the gate; and not tried again, since it had its time.
+        failure = Failure("infrastructure", "run", "RolloutTimeout", message)
         return Result(spec.lease_id, spec.task.id, error=failure, seconds=self._timeout, attempt=spec.attempt)
 
     async def _may_retry(self, failure: Failure, attempt: int, started: float, purpose: Purpose) -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from adescent.runtime.heads import HeadCell, Snapshot
 from adescent.runtime.leases import Lease, LeaseSource, Turn
@@ -110,8 +109,6 @@ class Rounds:
         while True:
             for lease in current.leases:
                 current.finish(await self._take(lease, current.deadline))
-                # An actor that never suspends would let one worker do the whole round, and could not be cancelled.
-                await checkpoint()
             await current.next.wait()
             current = self._round
 

@@ -89,8 +89,6 @@ class Stream:
                 except anyio.BrokenResourceError:
                     return  # the merging side has gone: the run is ending
             turn += 1
-            # An actor that never suspends would starve the loop, and could not be cancelled.
-            await checkpoint()
 
     async def _may_begin(self, unit: int) -> bool:
         """Wait for a credit and for the run not to be paused; False when it is ending."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from anyio.lowlevel import checkpoint
+
 from adescent.budget import Account
 from adescent.errors import BudgetExhausted, ContractError, ProposalError
 from adescent.evolvable import Diff, EvidenceCard, Trajectory
@@ -67,6 +69,7 @@ class Worker:
         self._calls = calls_per_lease(evaluator is not None)
         self.under_way: dict[str, str] = {}
         """Lease id → task id of what is being worked on."""
+        self._begun = 0
 
     async def take(self, lease: Lease) -> Turn:
         """Do a lease. Failures of actors are counted and end in a turn without a score or without a card.
@@ -74,7 +77,12 @@ class Worker:
         A lease that is cancelled stays listed in ``under_way``: what was cut off is part of how a run ended.
         """
         self.under_way[lease.id] = lease.task.id
+        self._begun = begun = self._begun + 1
         turn = await self._do(lease)
+        if self._begun == begun:
+            # Nobody else began a lease meanwhile, so perhaps no actor ever waited. Such a worker would do all the work
+            # alone, starve the loop, and never notice that it was cancelled.
+            await checkpoint()
         del self.under_way[lease.id]
         return turn
 
