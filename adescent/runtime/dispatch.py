@@ -11,7 +11,7 @@ import anyio
 from attrs import evolve
 
 from adescent.budget import Account, Purpose
-from adescent.errors import Transient
+from adescent.executors.results import failure_from
 from adescent.policies import Executor
 from adescent.runtime.health import Health
 from adescent.workspec import Failure, Result, RolloutSpec
@@ -123,7 +123,7 @@ class Dispatch:
             try:
                 proposal = await ask(*arguments)
             except Exception as error:
-                failure = _failure_of(error)
+                failure = failure_from(error, "model", "run")
                 if not await self._may_retry(failure, attempt, started, "proposal"):
                     raise ProposeFailed(failure) from error
             else:
@@ -176,9 +176,3 @@ class Dispatch:
         self._count("retries")
         await anyio.sleep(wait)
         return True
-
-
-def _failure_of(error: Exception) -> Failure:
-    passing = isinstance(error, (Transient, ConnectionError, TimeoutError))
-    retry_after = error.retry_after if isinstance(error, Transient) else None
-    return Failure("model", "run", type(error).__name__, str(error), passing, retry_after, error)

@@ -82,10 +82,7 @@ def result_of(
 
 
 def _counters(wiring: Wiring) -> dict[str, int]:
-    counters = dict(wiring.counters)
-    of_executor = getattr(wiring.executor, "counters", None)
-    if of_executor is not None:
-        counters.update(of_executor())
+    counters = wiring.counted()
     if wiring.hub.dropped:
         counters["events_dropped"] = wiring.hub.dropped
-    return counters
+    return {name: number for name, number in counters.items() if number}

@@ -108,6 +108,17 @@ class Wiring:
             else bind(config.on_event, name="on_event(event)", arity=(1,), threads=self.threads)
         )
 
+        self._executor_before = self._executor_counters()
+
+    def counted(self) -> dict[str, int]:
+        """The counters of the run, with what its executor (which other runs may share) counted since it began."""
+        before = self._executor_before
+        return {**self.counters, **{name: now - before[name] for name, now in self._executor_counters().items()}}
+
+    def _executor_counters(self) -> dict[str, int]:
+        counters = getattr(self.executor, "counters", None)
+        return {} if counters is None else dict(counters())
+
     def count(self, name: str) -> None:
         """Add one to a counter of the run."""
         self.counters[name] += 1
