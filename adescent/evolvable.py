@@ -43,26 +43,33 @@ def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
     return {artifact_id: version for artifact_id, version in versions.items() if version}
 
 
-class _Checked(dict[str, Any]):
-    """A mapping that is known to hold text under text keys, so that a large state is checked and copied once."""
+# Mappings that are known to hold what they should, so that a large state is checked and copied once.
+
+
+class _CheckedState(dict[str, str]):
+    """Text under text keys."""
+
+
+class _CheckedOps(dict[str, str | None]):
+    """Text or None under text keys: no state."""
 
 
 def _checked_state(state: State) -> State:
-    if type(state) is _Checked:
+    if type(state) is _CheckedState:
         return state
     for key, text in state.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise ContractError(f"state[{key!r}] is a {type(text).__name__}; a state holds text under text keys.")
-    return _Checked(state)
+    return _CheckedState(state)
 
 
 def _checked_ops(ops: Ops) -> Ops:
-    if type(ops) is _Checked:
+    if type(ops) is _CheckedOps:
         return ops
     for key, text in ops.items():
         if not isinstance(key, str) or not (text is None or isinstance(text, str)):
             raise ContractError(f"ops[{key!r}] is a {type(text).__name__}; a diff sets text keys to text or to None.")
-    return _Checked(ops)
+    return _CheckedOps(ops)
 
 
 @frozen
@@ -160,10 +167,12 @@ def difference(old: State, new: State) -> dict[str, str | None]:
 
 def changed(state: State, ops: Ops) -> State:
     """``state`` after ``ops``: kept keys keep their place, new ones come last in the order of the ops."""
-    merged = _Checked(state)
-    merged.update(ops)
-    for key in [key for key, value in ops.items() if value is None]:
-        del merged[key]
+    merged = _CheckedState(_checked_state(state))
+    for key, value in _checked_ops(ops).items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
     return merged
 
 

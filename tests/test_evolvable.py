@@ -172,10 +172,20 @@ def test_a_blast_radius_is_a_share(radius: Any) -> None:
         Evolvable("x", blast_radius=radius)
 
 
-@pytest.mark.parametrize("state", [{"a": 1}, {1: "a"}, {"a": None}])
+@pytest.mark.parametrize("state", [{"a": 1}, {1: "a"}, {"a": None}, Diff("x", {"a": None}).ops])
 def test_a_state_is_text_under_text(state: Any) -> None:
     with pytest.raises(ContractError, match="holds text under text keys"):
         artifact(state)
+    with pytest.raises(ContractError, match="holds text under text keys"):
+        changed(state, {})
+
+
+@pytest.mark.parametrize("ops", [{"a": 1}, {1: "a"}, {"a": ["b"]}])
+def test_a_diff_sets_text_or_deletes(ops: Any) -> None:
+    with pytest.raises(ContractError, match="to text or to None"):
+        Diff("x", ops)
+    with pytest.raises(ContractError, match="to text or to None"):
+        changed({}, ops)
 
 
 def test_a_state_is_a_copy() -> None:

@@ -111,7 +111,8 @@ def ids(tasks: tuple[Task, ...]) -> list[str]:
 
 
 def split(tasks: list[Task], fractions: tuple[float, float], seed: int = 0) -> Splits:
-    assume(len(tasks) >= 3)
+    parts = [*(fraction for fraction in fractions if fraction), 1.0 - sum(fractions)]
+    assume(len(tasks) * min(parts) >= 1.0)  # else a split may be empty, and that is refused
     return make_splits(tasks, held_out_frac=fractions[0], test_frac=fractions[1], seed=seed)
 
 

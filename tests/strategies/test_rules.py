@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adescent.errors import ContractError, OptionError, ProposalError
-from adescent.evolvable import changed
+from adescent.evolvable import State, changed
 from adescent.refs import Ref, Resolver
 from adescent.strategies import AppendRules, KeyedRules
 
@@ -15,7 +15,7 @@ TEXTS = st.text(st.sampled_from("ab:-* \n\t\r\u00e9e\u0301•."), max_size=12)
 HEADERS = st.sampled_from(["", "Rules", "# Rules\n\nFollow them."])
 
 
-def grown(strategy: AppendRules | KeyedRules, state: Any, proposal: Any) -> dict[str, str]:
+def grown(strategy: AppendRules | KeyedRules, state: Any, proposal: Any) -> State:
     return changed(state, strategy.to_diff(state, proposal, "rules").ops)
 
 
