@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import anyio
@@ -221,6 +220,7 @@ class ScriptedRun:
         self.events: list[Event] = []
         self.buffer = EvidenceBuffer()
         self.settled: list[SettledCard] = []
+        self.held_out = HELD_OUT
         self.merger: Merger
         self._turn = 0
 
@@ -292,16 +292,16 @@ def run() -> ScriptedRun:
     return ScriptedRun()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def new_run() -> Callable[[], ScriptedRun]:
     """For tests that need several, or one for each example."""
     return ScriptedRun
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def card() -> Callable[..., EvidenceCard]:
     """A card for artifact ``a`` by ops, on a base that has the texts in ``base``."""
-    return partial(_card)
+    return _card
 
 
 def _card(base: Mapping[str, str] | None = None, version: int = 1, learnt_from: str = "", **ops: str | None) -> Any:
@@ -309,7 +309,7 @@ def _card(base: Mapping[str, str] | None = None, version: int = 1, learnt_from: 
     return ScriptedRun().card(artifact, learnt_from, **ops)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rules() -> type[Rules]:
     """The strategy of these tests, for those that want it otherwise."""
     return Rules
