@@ -96,9 +96,10 @@ class Account:
         others = sum(amount for name, amount in self._set_aside.items() if name != purpose)
         return max(0, self.budget.calls - self.calls - self._reserved - others)
 
-    def take_leases(self, wanted: int, calls: int) -> int:
+    def take_leases(self, wanted: int, calls: int, spare: int = 0) -> int:
         """Take up to ``wanted`` rollouts and hold the ``calls`` each may make; how many the budget granted.
 
+        ``spare`` calls are left over: what it takes to find out whether anything that the rollouts bring is any good.
         `refused` is set when it granted fewer. Each call is then paid with `spend_held`, and what a lease did not need
         goes back with `return_held`. Holding them from the start keeps what a lease may do independent of the order in
         which others finish.
@@ -107,8 +108,8 @@ class Account:
         if self.budget.rollouts is not None and self.budget.rollouts - self.rollouts < granted:
             granted, self.refused = self.budget.rollouts - self.rollouts, "rollouts"
         left = self.left("rollout")
-        if left is not None and left // calls < granted:
-            granted, self.refused = left // calls, "calls"
+        if left is not None and (left - spare) // calls < granted:
+            granted, self.refused = max(0, left - spare) // calls, "calls"
         self.rollouts += granted
         self._reserved += granted * calls
         self._take_from_own("rollout", granted * calls)

@@ -79,13 +79,13 @@ def domain(options: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
         if seconds:
             await anyio.sleep(seconds)
         watch.stop(task.id)
-        return str(rendered.count("\n- "))
+        return str(rendered.count("- "))
 
     def block_and_count(rendered: str, task: Any) -> str:
         watch.start(task.id)
         time.sleep(delay())
         watch.stop(task.id)
-        return str(rendered.count("\n- "))
+        return str(rendered.count("- "))
 
     async def score(task: Any, output: str) -> float:
         return min(0.99, int(output) / scale)

@@ -41,13 +41,22 @@ class LeaseSource:
     """Draws leases until the run's number of rollouts or its budget is used up."""
 
     def __init__(
-        self, planner: Planner, tasks: TaskDraw, account: Account, *, limit: int | None, calls_each: int, name: str
+        self,
+        planner: Planner,
+        tasks: TaskDraw,
+        account: Account,
+        *,
+        limit: int | None,
+        calls_each: int,
+        calls_of_a_gate: int,
+        name: str,
     ) -> None:
         self._planner = planner
         self._tasks = tasks
         self._account = account
         self._limit = limit
         self._calls_each = calls_each
+        self._calls_of_a_gate = calls_of_a_gate
         self._name = name
         self._observe_plan: Callable[[Assignment, Score | None], Any] | None = getattr(planner, "observe", None)
         self.exhausted = ""
@@ -59,7 +68,7 @@ class LeaseSource:
         if self._limit is not None and self._limit - account.rollouts < wanted:
             wanted = self._limit - account.rollouts
             self.exhausted = "rounds"
-        granted = account.take_leases(wanted, self._calls_each)
+        granted = account.take_leases(wanted, self._calls_each, self._calls_of_a_gate)
         if granted < wanted:
             self.exhausted = f"budget:{account.refused}"
         return granted

@@ -277,6 +277,7 @@ class Wiring:
             self.account,
             limit=config.total_rollouts,
             calls_each=calls_per_lease(config.self_verify),
+            calls_of_a_gate=len(self.splits.held_out) * config.eval_repeats,
             name=self.run_id,
         )
 
