@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import itemgetter
 
 from attrs import frozen
 
@@ -25,17 +26,12 @@ _OFFSET_DELTA = 6
 _PACK_HEADER = struct.Struct(">4sII")
 _INDEX_MAGIC = b"\xfftOc\x00\x00\x00\x02"
 _FANOUT = struct.Struct(">256I")
-COMPRESSION = 1
+COMPRESSION_LEVEL = 1
 """zlib's fastest: half a commit's time would go into the next few per cent."""
 
 
-@frozen
-class Entry:
-    """Where an object lies in a pack, with the CRC-32 of its bytes there."""
-
-    name: bytes
-    crc: int
-    offset: int
+Entry = tuple[bytes, int, int]
+"""An object's name, the CRC-32 of its bytes in the pack, and where they begin. Plain, because a pack has thousands."""
 
 
 @frozen
@@ -60,8 +56,8 @@ def pack_of(objects: Iterable[GitObject], *, deltas: bool = False) -> Pack:
         else:
             head = _type_and_size(_OFFSET_DELTA, len(found.delta)) + _distance(offset - found.offset)
             payload = found.delta
-        chunk = head + zlib.compress(payload, COMPRESSION)
-        entries.append(Entry(made.id, zlib.crc32(chunk), offset))
+        chunk = head + _compressed(payload)
+        entries.append((made.id, zlib.crc32(chunk), offset))
         chunks.append(chunk)
         offset += len(chunk)
     return _pack(chunks, entries)
@@ -77,7 +73,7 @@ def joined(packs: Sequence[tuple[bytes, Sequence[Entry]]]) -> Pack:
     shift = 0
     for data, inside in packs:
         chunks.append(data[_PACK_HEADER.size : -NAME_BYTES])
-        entries += [Entry(entry.name, entry.crc, entry.offset + shift) for entry in inside]
+        entries += [(name, crc, offset + shift) for name, crc, offset in inside]
         shift += len(chunks[-1])
     return _pack(chunks, entries)
 
@@ -89,21 +85,20 @@ def _pack(chunks: Iterable[bytes], entries: list[Entry]) -> Pack:
 
 
 def _index(entries: list[Entry], checksum: bytes) -> bytes:
-    entries.sort(key=lambda entry: entry.name)
+    entries.sort()
     counts = [0] * 256
-    for entry in entries:
-        counts[entry.name[0]] += 1
+    for name, _, _ in entries:
+        counts[name[0]] += 1
     numbers = struct.Struct(f">{len(entries)}I")
-    body = b"".join(
-        [
-            _INDEX_MAGIC,
-            _FANOUT.pack(*accumulate(counts)),
-            *(entry.name for entry in entries),
-            numbers.pack(*(entry.crc for entry in entries)),
-            numbers.pack(*(entry.offset for entry in entries)),
-            checksum,
-        ]
-    )
+    parts = [
+        _INDEX_MAGIC,
+        _FANOUT.pack(*accumulate(counts)),
+        *(name for name, _, _ in entries),
+        numbers.pack(*(crc for _, crc, _ in entries)),
+        numbers.pack(*(offset for _, _, offset in entries)),
+        checksum,
+    ]
+    body = b"".join(parts)
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
 
@@ -119,7 +114,14 @@ def read_index(data: bytes) -> list[Entry]:
     crcs = numbers.unpack_from(data, start + count * NAME_BYTES)
     offsets = numbers.unpack_from(data, start + count * (NAME_BYTES + 4))
     names = (data[at : at + NAME_BYTES] for at in range(start, start + count * NAME_BYTES, NAME_BYTES))
-    return sorted(map(Entry, names, crcs, offsets), key=lambda entry: entry.offset)
+    return sorted(zip(names, crcs, offsets, strict=True), key=itemgetter(2))
+
+
+def _compressed(data: bytes) -> bytes:
+    """Deflated with a window no larger than the data: zlib's default needs 256 KiB fresh from the system each time."""
+    window = min(15, max(9, len(data).bit_length()))
+    stream = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, window, min(8, window - 6))
+    return stream.compress(data) + stream.flush()
 
 
 def _type_and_size(kind: int, size: int) -> bytes:

@@ -8,7 +8,7 @@ all, and the largest slice is a few megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -25,6 +25,8 @@ LEVELS = ((128, 128 * 2**10), (1024, 2**20), (8192, 8 * 2**20))
 """A pack is of the first level whose bounds (objects, bytes) it is below; beyond the last it is left alone."""
 SLICE_BYTES = (512 * 2**10, 16 * 2**20, 16 * 2**20)
 """How many bytes of packs one slice of a level takes on."""
+RECENT_BYTES = 4 * 2**20
+"""How much of what was added is remembered until it is written anew; the rest is read back."""
 
 COUNT_AT = 8 + 255 * 4
 """Where a pack index says how many objects there are."""
@@ -36,7 +38,7 @@ BESIDE_A_PACK = (".rev", ".bitmap", ".mtimes")
 class _Held:
     """A pack in the folder: how many objects and bytes, and when it was written (nanoseconds)."""
 
-    stem: Path
+    name: str
     objects: int
     size: int
     written: int
@@ -55,13 +57,20 @@ class PackFolder:
         self._folder = folder
         self._sync = sync
         self._read = read
+        self._unfinished = {suffix: folder / f"tmp_ledger{suffix}" for suffix in (".pack", ".idx")}
         self._since_look = 0
+        self._files: frozenset[str] = frozenset()
         self._known: dict[str, _Held] = {}
+        self._recent: dict[bytes, GitObject] = {}
+        self._recent_bytes = 0
 
-    def add(self, objects: Iterable[GitObject]) -> None:
+    def add(self, objects: Sequence[GitObject]) -> None:
         """Keep objects in a pack of their own; on return they are there, and on disk where that is asked for."""
         self._put(pack_of(objects))
         self._since_look += 1
+        self._recent_bytes += sum(len(made.data) for made in objects)
+        if self._recent_bytes <= RECENT_BYTES:
+            self._recent.update((made.id, made) for made in objects)
 
     def slice_due(self) -> bool:
         """Whether enough has been added to look what has gathered, or the last look found something."""
@@ -72,61 +81,73 @@ class PackFolder:
 
         On closing, two packs of single commits are enough.
         """
-        held = self._held()
-        self._since_look = 0
+        held = self._look()
         for level, slice_bytes in enumerate(SLICE_BYTES):
             gathered = [pack for pack in held if pack.level == level]
             enough = GATHERED_PACKS if level else 2 if closing else GATHERED_COMMITS
             if len(gathered) < enough:
                 continue
             slice_ = _first_of(gathered, slice_bytes)
-            self._replace(slice_, self._rewritten(slice_) if level == 0 else self._joined(slice_))
+            self._replace(slice_, self._joined(slice_) if level else self._rewritten(slice_))
             self._since_look = GATHERED_COMMITS
             return True
         return False
 
-    def _held(self) -> list[_Held]:
+    def _look(self) -> list[_Held]:
         """The packs in the folder, oldest first. A pack's name stands for its content, so each is looked at once."""
-        files = {path.name for path in self._folder.iterdir()}
-        names = [file[:-4] for file in files if file.endswith(".idx") and f"{file[:-4]}.keep" not in files]
-        self._known = {name: self._known.get(name) or self._looked_at(name) for name in names}
+        self._since_look = 0
+        self._files = frozenset(path.name for path in self._folder.iterdir())
+        names = [file[:-4] for file in self._files if file.endswith(".idx")]
+        ours = [name for name in names if f"{name}.pack" in self._files and f"{name}.keep" not in self._files]
+        self._known = {name: self._known.get(name) or self._looked_at(name) for name in ours}
         return sorted(self._known.values(), key=lambda pack: pack.written)
 
     def _looked_at(self, name: str) -> _Held:
-        stem = self._folder / name
-        status = stem.with_suffix(".pack").stat()
-        with stem.with_suffix(".idx").open("rb") as file:
+        status = (self._folder / f"{name}.pack").stat()
+        with (self._folder / f"{name}.idx").open("rb") as file:
             file.seek(COUNT_AT)
             count = int.from_bytes(file.read(4), "big")
-        return _Held(stem, count, status.st_size, status.st_mtime_ns)
+        return _Held(name, count, status.st_size, status.st_mtime_ns)
 
     def _entries(self, pack: _Held) -> list[Entry]:
-        return read_index(pack.stem.with_suffix(".idx").read_bytes())
+        return read_index((self._folder / f"{pack.name}.idx").read_bytes())
 
     def _rewritten(self, packs: list[_Held]) -> Pack:
         """One pack with deltas; oldest first, so that later objects find what they changed."""
-        names = dict.fromkeys(entry.name for pack in packs for entry in self._entries(pack))
-        return pack_of(map(self._read, names), deltas=True)
+        names = dict.fromkeys(name for pack in packs for name, _, _ in self._entries(pack))
+        rewritten = pack_of((self._recent.get(name) or self._read(name) for name in names), deltas=True)
+        self._recent.clear()
+        self._recent_bytes = 0
+        return rewritten
 
     def _joined(self, packs: list[_Held]) -> Pack:
-        return joined([(pack.stem.with_suffix(".pack").read_bytes(), self._entries(pack)) for pack in packs])
+        """One pack of several bodies. What a body before holds already is left out, since git wants no object twice."""
+        parts: list[tuple[bytes, list[Entry]]] = []
+        seen: set[bytes] = set()
+        for pack in packs:
+            data, entries = (self._folder / f"{pack.name}.pack").read_bytes(), self._entries(pack)
+            names = [name for name, _, _ in entries]
+            if not seen.isdisjoint(names):
+                rest = pack_of((self._read(name) for name in names if name not in seen), deltas=True)
+                data, entries = rest.data, read_index(rest.index)
+            parts.append((data, entries))
+            seen.update(names)
+        return joined(parts)
 
     def _replace(self, packs: list[_Held], by: Pack) -> None:
         """First the new pack is there, then the old ones go, index first: at no time does an object have no pack."""
         self._put(by)
-        (self._folder / "multi-pack-index").unlink(missing_ok=True)
-        for pack in packs:
-            if pack.stem.name != by.name:
-                for suffix in (".idx", *BESIDE_A_PACK, ".pack"):
-                    pack.stem.with_suffix(suffix).unlink(missing_ok=True)
+        names = [pack.name for pack in packs if pack.name != by.name]
+        going = ["multi-pack-index", *(name + suffix for name in names for suffix in (".idx", *BESIDE_A_PACK, ".pack"))]
+        for file in going:
+            if file in self._files:
+                (self._folder / file).unlink(missing_ok=True)
 
     def _put(self, pack: Pack) -> None:
         """The index makes a pack visible, so it gets its name last."""
-        stem = self._folder / pack.name
         for suffix, data in ((".pack", pack.data), (".idx", pack.index)):
-            unfinished = self._folder / f"tmp_ledger{suffix}"
-            write_new(unfinished, data, sync=self._sync)
-            unfinished.rename(stem.with_suffix(suffix))
+            write_new(self._unfinished[suffix], data, sync=self._sync)
+            self._unfinished[suffix].rename(self._folder / (pack.name + suffix))
         if self._sync:
             sync_folder(self._folder)
 

@@ -264,7 +264,8 @@ def test_any_valid_id_is_a_name_like_others(ledger: VersionedLedger, artifact_id
 def test_an_invalid_id_is_refused_by_the_ledger_itself(ledger: VersionedLedger, artifact_id: str) -> None:
     smuggled = evolve(RULES)
     object.__setattr__(smuggled, "id", artifact_id)
-    for call in (lambda: ledger.register(smuggled), lambda: ledger.commit(smuggled, 1)):
+    calls: list[Callable[[], object]] = [lambda: ledger.register(smuggled), lambda: ledger.commit(smuggled, 1)]
+    for call in calls:
         with pytest.raises(ContractError, match="must match"):
             call()
     with pytest.raises(UnknownArtifact):
