@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import anyio
-import sniffio
 from anyio import AsyncContextManagerMixin
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from adescent.config import Options, RunConfig, Schedule, front_door_signature
-from adescent.errors import ContractError, LoopRunning, RunCancelled, WrongThread
+from adescent.errors import ContractError, RunCancelled, WrongThread
+from adescent.executors.blocking import run_blocking
 from adescent.runtime.engine import Engine
 from adescent.runtime.reporting import RunStatus
 from adescent.runtime.result import EvolutionResult
-from adescent.telemetry import Event, EventHub
+from adescent.telemetry import Event
 
 __all__ = ["Evolution", "async_evolve", "evolve"]
 
@@ -55,37 +55,30 @@ def evolve(tasks: Any, reward: Any, **options: Unpack[Options]) -> EvolutionResu
 
     Takes the keywords of `async_evolve`, with the same meaning. Raises LoopRunning inside an event loop.
     """
-    if _loop_is_running():
-        raise LoopRunning("evolve()", "async_evolve(…)")
     config = RunConfig.from_options(tasks, reward, options, "rounds")
 
     async def run() -> EvolutionResult:
         return await Engine(config).run()
 
-    return anyio.run(run)
-
-
-def _loop_is_running() -> bool:
-    try:
-        sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
-        return False
-    return True
+    return run_blocking(run, name="evolve()", instead="async_evolve(…)")
 
 
 class Evolution(AsyncContextManagerMixin):
     """A run with a handle: an async context manager that starts it, and stops it on leaving.
 
     Takes what `async_evolve` takes. Leaving the block is a graceful stop, bounded, then a cancel; an exception in the
-    block cancels. Methods are for the loop's own thread and raise WrongThread elsewhere.
+    block cancels. An error of the run that nobody has waited for with `result` is raised on leaving.
+
+    Methods are for the inside of the block (`result` and `status` work after it too) and for the loop's own thread:
+    they raise ContractError before it and WrongThread elsewhere.
     """
 
     def __init__(self, tasks: Any, reward: Any, **options: Unpack[Options]) -> None:
         self._config = RunConfig.from_options(tasks, reward, options, "stream")
         self._engine: Engine | None = None
-        self._hub = EventHub()
         self._ended = anyio.Event()
-        self._outcome: EvolutionResult | BaseException | None = None
+        self._outcome: EvolutionResult | Exception | None = None
+        self._asked = 0
         self._thread = 0
 
     @asynccontextmanager
@@ -93,7 +86,7 @@ class Evolution(AsyncContextManagerMixin):
         if self._engine is not None:
             raise ContractError("an Evolution is one run: make another one to run again.")
         self._thread = threading.get_ident()
-        self._engine = Engine(self._config, self._hub)
+        self._engine = Engine(self._config)
         raised: Exception | None = None
         async with anyio.create_task_group() as running:
             running.start_soon(self._drive, self._engine, name="evolution")
@@ -106,6 +99,8 @@ class Evolution(AsyncContextManagerMixin):
                 with anyio.move_on_after(LEAVING_GRACE):
                     await self._ended.wait()
             running.cancel_scope.cancel()
+        if raised is None and not self._asked and not isinstance(self._outcome, EvolutionResult | RunCancelled):
+            raised = self._outcome
         if raised is not None:
             raise raised
 
@@ -121,8 +116,7 @@ class Evolution(AsyncContextManagerMixin):
 
     def events(self) -> MemoryObjectReceiveStream[Event]:
         """A new stream of what happens from now on, to be used as a context manager. It ends when the run does."""
-        self._check_thread("events()")
-        return self._hub.open()
+        return self._running("events()").hub.open()
 
     def pause(self) -> None:
         """Let workers wait before their next lease. Idempotent."""
@@ -146,8 +140,13 @@ class Evolution(AsyncContextManagerMixin):
         Raises what `async_evolve` would have raised, and RunCancelled when the run was cancelled.
         """
         self._running("result()")
-        await self._ended.wait()
-        if isinstance(self._outcome, BaseException):
+        self._asked += 1
+        try:
+            await self._ended.wait()
+        except BaseException:
+            self._asked -= 1
+            raise
+        if isinstance(self._outcome, Exception):
             raise self._outcome
         assert self._outcome is not None
         return self._outcome
@@ -163,12 +162,9 @@ class Evolution(AsyncContextManagerMixin):
         text = RunDirectory.load_result(Path(run_dir))
         return None if text is None else EvolutionResult.from_json(text)
 
-    def _check_thread(self, what: str) -> None:
-        if self._thread and threading.get_ident() != self._thread:
-            raise WrongThread(f"Evolution.{what}")
-
     def _running(self, what: str) -> Engine:
-        self._check_thread(what)
         if self._engine is None:
             raise ContractError(f"Evolution.{what} is for inside its block: async with Evolution(…) as run.")
+        if threading.get_ident() != self._thread:
+            raise WrongThread(f"Evolution.{what}")
         return self._engine

@@ -34,7 +34,7 @@ from adescent.policies.protocols import (
     Strategy,
     Verifier,
 )
-from adescent.policies.records import Candidate, Measurement, Outcome, SettledCard, SweepReport
+from adescent.policies.records import Candidate, Measurement, Outcome, Pool, SettledCard, SweepReport
 from adescent.tasks import Splits
 
 __all__ = ["Merged", "Merger"]
@@ -164,6 +164,11 @@ class Merger:
     def held_out(self, artifact_id: str) -> float | None:
         """The head's pooled figure on the held-out split, in [0, 1], or None where none is known."""
         return self._books[artifact_id].pool.rate if artifact_id in self._books else None
+
+    def stable_pool(self, artifact_id: str) -> Pool:
+        """What has been measured on the held-out split of the version on stable; empty where nothing has."""
+        book = self._books.get(artifact_id)
+        return Pool() if book is None or book.stable_pool is None else book.stable_pool
 
     def acceptance_rate(self, artifact_id: str) -> float:
         """The share of measured candidates that were kept, in (0, 1): the mean under a Beta(1, 1) prior."""

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
-from sniffio import AsyncLibraryNotFoundError, current_async_library
 
-from adescent.errors import LoopRunning, OptionError
+from adescent.errors import OptionError
+from adescent.executors.blocking import run_blocking
 from adescent.policies import Executor
 from adescent.workspec import Result, RolloutSpec
 
@@ -81,14 +81,12 @@ def run_rollouts(specs: Iterable[RolloutSpec], executor: Executor, *, concurrenc
 
     Raises LoopRunning inside an event loop, where `collect_rollouts` can be awaited.
     """
-    if _inside_a_loop():
-        raise LoopRunning("run_rollouts()", "collect_rollouts(executor, specs)")
 
     async def opened() -> list[Result]:
         async with executor:
             return await collect_rollouts(executor, specs, concurrency=concurrency)
 
-    return anyio.run(opened)
+    return run_blocking(opened, name="run_rollouts()", instead="collect_rollouts(executor, specs)")
 
 
 def _width(executor: Executor, concurrency: int | None) -> int:
@@ -118,11 +116,3 @@ async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: 
             group.start_soon(pull, name=f"rollouts · {number}")
     if errors:
         raise errors.pop(0)
-
-
-def _inside_a_loop() -> bool:
-    try:
-        current_async_library()
-    except AsyncLibraryNotFoundError:
-        return False
-    return True

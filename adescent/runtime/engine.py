@@ -24,7 +24,7 @@ from adescent.runtime.result import EvolutionResult
 from adescent.runtime.services import Services, open_ledger, open_services
 from adescent.runtime.wiring import Wiring
 from adescent.runtime.worker import Worker
-from adescent.telemetry import ArtifactPromoted, Event, EventHub, RunFinished, RunStarted
+from adescent.telemetry import Event, EventHub, RunFinished, RunStarted
 
 __all__ = ["Engine"]
 
@@ -37,8 +37,8 @@ WATCHER_GRACE = 2.0
 class Engine:
     """One run. Made inside the event loop that will run it; `run` is called once."""
 
-    def __init__(self, config: RunConfig, hub: EventHub | None = None) -> None:
-        self.hub = hub or EventHub()
+    def __init__(self, config: RunConfig) -> None:
+        self.hub = EventHub()
         self.wiring = Wiring(config, self.hub)
         self.control = self.wiring.control
         self._config = config
@@ -47,6 +47,7 @@ class Engine:
         self._progress: Progress | None = None
         self._worker: Worker | None = None
         self._result: EvolutionResult | None = None
+        self._over = False
 
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
@@ -55,6 +56,7 @@ class Engine:
                 async with self.wiring.executor, self.wiring.threads, self._watched():
                     await self.control.guard(self._live, place)
         finally:
+            self._over = True
             self._announce_end()
         if self.control.failure is not None:
             raise self.control.failure
@@ -78,7 +80,7 @@ class Engine:
         )
 
     def _phase(self) -> Phase:
-        if self._result is not None:
+        if self._over:
             return "ended"
         if self.control.stopping:
             return "stopping"
@@ -136,7 +138,8 @@ class Engine:
                 await self._report(ledger, place)
 
     def _publish(self, artifact: Evolvable) -> None:
-        if self._head is not None:
+        # A ledger that was handed in may hold others, and a strategy's diff may be for one of them.
+        if self._head is not None and artifact.id == self.wiring.artifact.id:
             self._head.publish(artifact)
 
     def _announce_end(self) -> None:
@@ -191,6 +194,8 @@ class Engine:
             self.control.break_off(broken)
         if self.control.failure is None and self.control.broken is None:
             await self._measure_end(services, measuring)
+        stable = services.merger.stable_pool(head.current.artifact.id)
+        self._ending = evolve(self._ending, stable=figure_of(stable.total, stable.trials))
 
     async def _measure_seed(self, services: Services, measuring: Measuring) -> None:
         assert self._head is not None
@@ -218,12 +223,7 @@ class Engine:
         assert self._head is not None
         artifact = self._head.current.artifact
         final = await measuring.final(artifact)
-        if await services.merger.confirm(artifact.id, final):
-            self.hub.emit(
-                lambda elapsed: ArtifactPromoted(
-                    elapsed=elapsed, artifact_id=artifact.id, version=artifact.version, held_out=final.rate
-                )
-            )
+        await services.merger.confirm(artifact.id, final)
         self._ending = evolve(
             self._ending,
             final=figure_of(final.total, final.trials),
