@@ -108,12 +108,17 @@ class Account:
         if self.budget.rollouts is not None and self.budget.rollouts - self.rollouts < granted:
             granted, self.refused = self.budget.rollouts - self.rollouts, "rollouts"
         left = self.left("rollout")
-        if left is not None and (left - spare) // calls < granted:
+        if left is not None and max(0, left - spare) // calls < granted:
             granted, self.refused = max(0, left - spare) // calls, "calls"
         self.rollouts += granted
         self._reserved += granted * calls
         self._take_from_own("rollout", granted * calls)
         return granted
+
+    def return_leases(self, number: int, calls: int) -> None:
+        """Give back leases that were never begun, and the ``calls`` each of them holds."""
+        self.return_held(number * calls)
+        self.rollouts -= number
 
     def spend_held(self, purpose: Purpose) -> None:
         """One of a lease's calls is being made. Raises BudgetExhausted when nothing is held."""

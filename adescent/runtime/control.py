@@ -20,7 +20,7 @@ STOP_GRACE = 5.0
 class Control:
     """The one place that knows whether a run goes on.
 
-    A *stop* is graceful: no new leases, what is under way may finish within `STOP_GRACE`. A *failure* is an error of
+    A *stop* is graceful: no new leases, what is under way may finish within a grace. A *failure* is an error of
     the caller that goes out of the call; a *broken* run ends with the error in its result. Both cancel the work.
     """
 
@@ -45,12 +45,13 @@ class Control:
         """Whether workers wait before their next lease."""
         return not self._running.is_set()
 
-    def stop(self, reason: str) -> None:
-        """End gracefully; the first reason stands."""
-        if self.stop_reason:
-            return
-        self.stop_reason = reason
-        self._grace_ends = anyio.current_time() + STOP_GRACE
+    def stop(self, reason: str, grace: float = STOP_GRACE) -> None:
+        """End gracefully: rollouts under way may take ``grace`` seconds. The first reason and the earliest end stand.
+
+        A run that has used up its leases has paid for those under way: it waits for them, however long they take.
+        """
+        self.stop_reason = self.stop_reason or reason
+        self._grace_ends = min(self._grace_ends, anyio.current_time() + grace)
         if self._cuttable is not None:
             self._cuttable.deadline = self._grace_ends
         self._running.set()
@@ -60,6 +61,7 @@ class Control:
         """A block that waits for rollouts: left, not failed, when a stop's grace is over."""
         with anyio.CancelScope(deadline=self._grace_ends) as self._cuttable:
             yield
+        self._cuttable = None
 
     async def guard(self, service: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """Run a service of the run; what it raises becomes the run's failure instead of a group of errors."""

@@ -184,6 +184,7 @@ class Engine:
             self.control.limit(config.budget.seconds)
             await self._measure_seed(services, measuring)
             self._worker = worker
+            progress.look_whether_to_end()
             await wiring.schedule(worker, head, progress).run()
             await progress.merge_all()
         if self.control.work.cancelled_caught and not self.control.stop_reason:

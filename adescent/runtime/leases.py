@@ -84,6 +84,10 @@ class LeaseSource:
         for unit in range(granted):
             yield self.draw(turn, unit, snapshots[unit])
 
+    def give_back(self, undrawn: int) -> None:
+        """So many of the granted leases will not be drawn."""
+        self._account.return_leases(undrawn, self._calls_each)
+
     def observe(self, turn: Turn) -> None:
         """Tell sampler and plan how a lease went."""
         if turn.score is not None:

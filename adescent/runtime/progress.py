@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -12,7 +13,15 @@ from adescent.policies import Outcome, SweepReport
 from adescent.runtime.control import Control
 from adescent.runtime.heads import HeadCell
 from adescent.runtime.result import RoundInfo
-from adescent.telemetry import ArtifactCommitted, Event, EventHub, MergeFinished, RoundFinished, WorkersRefreshed
+from adescent.telemetry import (
+    ArtifactCommitted,
+    CardIngested,
+    Event,
+    EventHub,
+    MergeFinished,
+    RoundFinished,
+    WorkersRefreshed,
+)
 
 __all__ = ["Progress", "by_name"]
 
@@ -20,7 +29,8 @@ __all__ = ["Progress", "by_name"]
 class Progress:
     """Brings cards to their end and decides, from what comes of them, whether the run goes on.
 
-    ``patience`` is a number of rollouts without a commit, ``target`` a held-out rate; None means neither ends the run.
+    ``patience`` is a number of rollouts in a row that came to their end without a commit, ``target`` a held-out rate;
+    None means that this does not end the run.
     """
 
     def __init__(
@@ -51,7 +61,7 @@ class Progress:
         self._patience = patience
         self._stall = stall
         self._sweeps: list[SweepReport] = []
-        self._last_commit_at = 0
+        self._fruitless = 0
         self._stale_in_a_row = 0
 
     @property
@@ -66,6 +76,18 @@ class Progress:
     def ingest(self, card: EvidenceCard, order: tuple[int, int]) -> None:
         """Let a card wait for the next merge of its artifact."""
         self.buffer.ingest(card, order)
+        self._hub.emit(
+            lambda elapsed: CardIngested(
+                elapsed=elapsed,
+                artifact_id=card.diff.target,
+                diff_id=card.diff.id,
+                task_id=card.trajectories[0].task.id,
+            )
+        )
+
+    def without_card(self) -> None:
+        """A rollout has ended and there is nothing to merge."""
+        self._fruitless += 1
 
     async def merge(self) -> list[Ingested]:
         """Merge everything that waits, artifact by artifact; the entries that came to their end."""
@@ -84,6 +106,8 @@ class Progress:
         while len(self.buffer) and self._account.refused != "calls":
             if not await self.merge():
                 break
+        if self._sweeps:
+            self.round_ended(len(self.history))
 
     def round_ended(self, index: int) -> None:
         """Enter the sweeps since the last entry as one row of the history."""
@@ -106,7 +130,7 @@ class Progress:
                 calls=info.calls,
             )
         )
-        self._look_whether_to_end(info.held_out_reward)
+        self.look_whether_to_end()
 
     def settle_rest(self) -> None:
         """Cards that the end of the run overtook were never measured: so they end."""
@@ -120,8 +144,9 @@ class Progress:
         self.outcomes.update(settled.outcome for settled in report.settled)
         if report.ranked:
             self.ranked[report.ranked] += 1
+        self._fruitless += report.considered
         if report.version is not None:
-            self._last_commit_at = self._account.rollouts
+            self._fruitless = 0
             self._hub.emit(lambda elapsed: _committed(report, elapsed))
         self._hub.emit(lambda elapsed: _merge_finished(report, elapsed))
         self._watch_for_stall(report)
@@ -141,13 +166,15 @@ class Progress:
         reason = f"the last {self._stall} cards were all stale"
         self._hub.emit(lambda elapsed: WorkersRefreshed(elapsed=elapsed, reason=reason))
 
-    def _look_whether_to_end(self, held_out: float | None) -> None:
+    def look_whether_to_end(self) -> None:
+        """Stop the run when there is a reason to."""
+        held_out = self.held_out
         if self._target is not None and held_out is not None and held_out >= self._target:
             self.control.stop("target_reward")
-        elif self._patience is not None and self._account.rollouts - self._last_commit_at >= self._patience:
+        elif self._patience is not None and self._fruitless >= self._patience:
             self.control.stop("patience")
         elif self._account.refused == "calls":
-            self.control.stop("budget:calls")
+            self.control.stop("budget:calls", grace=math.inf)  # what is under way has been paid for
 
 
 def _committed(report: SweepReport, elapsed: float) -> Event:

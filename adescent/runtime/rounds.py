@@ -19,18 +19,42 @@ class _Round:
     """The leases of one round, what came of them by unit, and the bells for its end and for the next."""
 
     def __init__(self, leases: Iterator[Lease], size: int, deadline: float) -> None:
-        self.leases = leases
         self.turns: list[Turn | None] = [None] * size
         self.deadline = deadline
         self.done = anyio.Event()
         self.next = anyio.Event()
-        self._left = size
+        self.undrawn = size
+        self._leases = leases
+        self._under_way = 0
+
+    def draw(self) -> Lease | None:
+        """The next lease, or None when there are no more."""
+        if not self.undrawn:
+            return None
+        lease = next(self._leases)
+        self.undrawn -= 1
+        self._under_way += 1
+        return lease
 
     def finish(self, turn: Turn) -> None:
         """Enter what came of a lease; the last one ends the round."""
         self.turns[turn.lease.unit] = turn
-        self._left -= 1
-        if self._left == 0:
+        self._under_way -= 1
+        self._end_if_done()
+
+    def cut_short(self) -> int:
+        """Let the round end with the leases that are under way; how many are not drawn any more."""
+        dropped, self.undrawn = self.undrawn, 0
+        self._end_if_done()
+        return dropped
+
+    def take_out(self) -> list[Turn]:
+        """What came of the leases so far, in the order of the units, whatever the order of arrival was; once."""
+        turns, self.turns = self.turns, []
+        return [turn for turn in turns if turn is not None]
+
+    def _end_if_done(self) -> None:
+        if not self.undrawn and not self._under_way:
             self.done.set()
 
 
@@ -66,25 +90,37 @@ class Rounds:
     async def run(self) -> None:
         """Rounds until the progress says stop or there are no more leases."""
         control = self._progress.control
-        async with anyio.create_task_group() as workers:
-            for number in range(self._concurrency):
-                workers.start_soon(control.guard, self._work, name=f"worker {number}")
-            turn = 0
-            while not control.stopping:
-                await control.wait_running()
-                if control.stopping or not await self._one_round(turn):
-                    break
-                turn += 1
-            workers.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as workers:
+                for number in range(self._concurrency):
+                    workers.start_soon(control.guard, self._work, name=f"worker {number}")
+                await control.guard(self._rounds)
+                workers.cancel_scope.cancel()
+        finally:  # a round that was cut off has brought something all the same
+            for turn in self._round.take_out():
+                self._ingest(turn)
+
+    async def _rounds(self) -> None:
+        control = self._progress.control
+        turn = 0
+        while not control.stopping:
+            await control.wait_running()
+            if control.stopping or not await self._one_round(turn):
+                return
+            turn += 1
 
     async def _one_round(self, turn: int) -> bool:
-        """One round with its merge; whether it was a whole one."""
+        """One round with its merge; whether another one may follow."""
         snapshots = self._fresh_snapshots(turn)
         granted = self._source.grant(len(snapshots))
         if granted:
             deadline = anyio.current_time() + (self._timeout or math.inf)
-            await self._rollouts(_Round(self._source.draw_round(turn, snapshots, granted), granted, deadline))
-            self._collect(self._round.turns)
+            leases = self._source.draw_round(turn, snapshots, granted)
+            if not await self._done(_Round(leases, granted, deadline)):
+                return False
+            for ended in self._round.take_out():
+                self._source.observe(ended)
+                self._ingest(ended)
             await self._progress.merge()
             self._progress.round_ended(turn)
         if self._source.exhausted:
@@ -98,32 +134,41 @@ class Rounds:
         self._progress.refresh_asked = False
         return self._snapshots
 
-    async def _rollouts(self, new: _Round) -> None:
+    async def _done(self, new: _Round) -> bool:
+        """Let workers begin a round, and wait for it; False when a stop did not let it finish."""
         previous, self._round = self._round, new
         previous.next.set()
         with self._progress.control.rollouts():
             await new.done.wait()
+        return new.done.is_set()
 
     async def _work(self) -> None:
         current = self._round
         while True:
-            for lease in current.leases:
+            while (lease := await self._next_lease(current)) is not None:
                 current.finish(await self._take(lease, current.deadline))
             await current.next.wait()
             current = self._round
+
+    async def _next_lease(self, current: _Round) -> Lease | None:
+        control = self._progress.control
+        if control.paused:
+            await control.wait_running()
+        if current.undrawn and (control.stopping or anyio.current_time() >= current.deadline):
+            self._source.give_back(current.cut_short())
+        return current.draw()
 
     async def _take(self, lease: Lease, deadline: float) -> Turn:
         if self._timeout is None:
             return await self._worker.take(lease)
         with anyio.CancelScope(deadline=deadline):
             return await self._worker.take(lease)
+        self._worker.forget(lease)
         self._progress.count("rollouts_cut_by_round_timeout")
         return Turn(lease)
 
-    def _collect(self, turns: list[Turn | None]) -> None:
-        """Hand on what the round brought in the order of its units, whatever the order of arrival was."""
-        for turn in turns:
-            if turn is not None:
-                self._source.observe(turn)
-                if turn.card is not None:
-                    self._progress.ingest(turn.card, (turn.lease.turn, turn.lease.unit))
+    def _ingest(self, turn: Turn) -> None:
+        if turn.card is None:
+            self._progress.without_card()
+        else:
+            self._progress.ingest(turn.card, (turn.lease.turn, turn.lease.unit))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -57,10 +59,14 @@ class Stream:
         """Work and merge until there are no more leases or the progress says stop, then merge what is left."""
         control = self._progress.control
         send, receive = anyio.create_memory_object_stream[_Evidence](self._credits.total)
-        async with anyio.create_task_group() as merging:
-            merging.start_soon(control.guard, self._merge, receive, name="merge")
-            with send:
-                await self._workers(send)
+        with send, receive:
+            try:
+                async with anyio.create_task_group() as merging:
+                    merging.start_soon(control.guard, self._merge, receive, name="merge")
+                    with send:
+                        await self._workers(send)
+            finally:  # evidence of a run that was cut off is evidence all the same
+                self._take_in(receive)
 
     async def _workers(self, send: MemoryObjectSendStream[_Evidence]) -> None:
         control = self._progress.control
@@ -76,18 +82,17 @@ class Stream:
             if self._resync or epoch != self._head.epoch or self._lags(snapshot):
                 snapshot, epoch = self._head.current, self._head.epoch
             if not source.grant(1):
-                control.stop(source.exhausted)
+                control.stop(source.exhausted, grace=math.inf)  # what the others have under way has been paid for
                 self._credits.give_back(unit)
                 return
             done = await self._worker.take(source.draw(turn, unit, snapshot))
             source.observe(done)
             if done.card is None:
                 self._credits.give_back(unit)
+                self._progress.without_card()
+                self._progress.look_whether_to_end()
             else:
-                try:
-                    send.send_nowait(_Evidence(done.card, (turn, unit)))
-                except anyio.BrokenResourceError:
-                    return  # the merging side has gone: the run is ending
+                send.send_nowait(_Evidence(done.card, (turn, unit)))  # there is a place for every credit
             turn += 1
 
     async def _may_begin(self, unit: int) -> bool:
@@ -108,24 +113,30 @@ class Stream:
     async def _merge(self, receive: MemoryObjectReceiveStream[_Evidence]) -> None:
         progress = self._progress
         sweep = 0
-        with receive:
-            while await self._gather(receive):
-                for entry in await progress.merge():
-                    self._credits.give_back(entry.order[1])
-                progress.round_ended(sweep)
-                sweep += 1
-                await checkpoint()
+        while await self._gather(receive):
+            for entry in await progress.merge():
+                self._credits.give_back(entry.order[1])
+            progress.round_ended(sweep)
+            sweep += 1
+            await checkpoint()
 
     async def _gather(self, receive: MemoryObjectReceiveStream[_Evidence]) -> bool:
         """Take in all evidence there is, waiting only when there is nothing to merge; False at the end of it all."""
         buffer = self._progress.buffer
-        try:
-            if not len(buffer):
+        if not len(buffer):
+            try:
                 self._ingest(await receive.receive())
+            except anyio.EndOfStream:
+                return False
+        self._take_in(receive)
+        return True
+
+    def _take_in(self, receive: MemoryObjectReceiveStream[_Evidence]) -> None:
+        try:
             while True:
                 self._ingest(receive.receive_nowait())
         except (anyio.WouldBlock, anyio.EndOfStream):
-            return len(buffer) > 0
+            pass
 
     def _ingest(self, evidence: _Evidence) -> None:
         self._progress.ingest(evidence.card, evidence.order)

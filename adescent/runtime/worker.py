@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from adescent.budget import Account
+from adescent.budget import Account, Purpose
 from adescent.errors import BudgetExhausted, ContractError, ProposalError
 from adescent.evolvable import Diff, EvidenceCard, Trajectory
 from adescent.policies import Evaluator, ProposalContext, ProposalPolicy, SettledCard, Strategy
@@ -16,7 +16,7 @@ from adescent.runtime.dispatch import Dispatch, ProposeFailed
 from adescent.runtime.health import Health
 from adescent.runtime.leases import Lease, Turn
 from adescent.tasks import Score, Usage
-from adescent.telemetry import CardIngested, Emit, RolloutFailed
+from adescent.telemetry import Emit, RolloutFailed
 from adescent.workspec import Result, RolloutSpec
 
 __all__ = ["DirectProposal", "Worker", "calls_per_lease"]
@@ -25,6 +25,27 @@ __all__ = ["DirectProposal", "Worker", "calls_per_lease"]
 def calls_per_lease(self_verify: bool) -> int:
     """The calls a lease may make: run, propose, and run again on the candidate when workers verify themselves."""
     return 3 if self_verify else 2
+
+
+class _Purse:
+    """The calls a lease has been given. What it makes beyond them is paid out of what the budget has left."""
+
+    def __init__(self, account: Account, calls: int) -> None:
+        self._account = account
+        self._held = calls
+
+    def pay(self, purpose: Purpose) -> None:
+        """One call is being made. Raises BudgetExhausted when there is none left to make."""
+        if self._held:
+            self._held -= 1
+            self._account.spend_held(purpose)
+        elif not self._account.try_call(purpose):
+            raise BudgetExhausted("calls", 1, 0)
+
+    def give_back(self) -> None:
+        """The lease makes no further calls of those it was given."""
+        self._account.return_held(self._held)
+        self._held = 0
 
 
 class DirectProposal:
@@ -86,10 +107,14 @@ class Worker:
         del self.under_way[lease.id]
         return turn
 
+    def forget(self, lease: Lease) -> None:
+        """A lease that was cut off is done with, since the run goes on without it."""
+        self.under_way.pop(lease.id, None)
+
     async def _do(self, lease: Lease) -> Turn:
-        held = self._calls - 1
-        self._account.spend_held("rollout")
+        purse = _Purse(self._account, self._calls)
         try:
+            purse.pay("rollout")
             result = await self._dispatch.rollout(RolloutSpec(lease.snapshot.rendered, lease.task, lease_id=lease.id))
             score = result.score
             if score is None:
@@ -97,38 +122,39 @@ class Worker:
                 return Turn(lease)
             if score.value >= self._solved:
                 return Turn(lease, score)
-            self._account.spend_held("proposal")
-            held -= 1
-            diff = await self._propose(lease, result.output, score)
+            diff = await self._propose(lease, purse, result.output, score)
             if diff is None:
                 return Turn(lease, score)
             gain = 0.0
             if self._verify_with is not None:
-                self._account.return_held(1)
-                held -= 1
+                purse.give_back()  # the evaluator buys its own, or has the score already
                 gain = await self._gain(self._verify_with, lease, diff, score)
                 if gain < 0:
                     self._count("self_verify_rejected")
                     return Turn(lease, score)
             return Turn(lease, score, self._card(lease, diff, result.output, score, gain))
         finally:
-            self._account.return_held(held)
+            purse.give_back()
 
-    async def _propose(self, lease: Lease, output: Any, score: Score) -> Diff | None:
+    async def _propose(self, lease: Lease, purse: _Purse, output: Any, score: Score) -> Diff | None:
         artifact = lease.snapshot.artifact
         context = ProposalContext(
             lease.snapshot.rendered, artifact.state, lease.task, output, score, self._history(artifact.id)
         )
+
+        async def ask(context: ProposalContext) -> Any:
+            purse.pay("proposal")
+            return await self._dispatch.propose(self._ask_proposer, context)
+
         try:
-            proposal = await self._proposal.propose(context, self._ask)
+            proposal = await self._proposal.propose(context, ask)
+        except BudgetExhausted:
+            return None
         except ProposeFailed as failed:
             self._health.propose_failed(failed.failure)
             self._failed(lease, "propose", str(failed.failure))
             return None
         return None if proposal is None else self._as_diff(lease, proposal)
-
-    async def _ask(self, context: ProposalContext) -> Any:
-        return await self._dispatch.propose(self._ask_proposer, context)
 
     def _as_diff(self, lease: Lease, proposal: Any) -> Diff | None:
         artifact = lease.snapshot.artifact
@@ -152,11 +178,6 @@ class Worker:
 
     def _card(self, lease: Lease, diff: Diff, output: Any, score: Score, gain: float) -> EvidenceCard:
         artifact = lease.snapshot.artifact
-        self._emit(
-            lambda elapsed: CardIngested(
-                elapsed=elapsed, artifact_id=diff.target, diff_id=diff.id, task_id=lease.task.id
-            )
-        )
         return EvidenceCard(
             diff,
             lease.snapshot.versions,
