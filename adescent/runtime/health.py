@@ -14,13 +14,19 @@ __all__ = ["Health"]
 CAUSES = 5
 """Distinct causes that are kept to be listed."""
 
+PLAYED = ("worker", "run", "reward")
+"""Who has worked when a rollout has a score."""
+
+NEEDED = ("worker", "run", "propose")
+"""Without whom a run learns nothing; the scorer is the caller's."""
+
 
 class Health:
     """Watches every rollout and proposal for the first success of each actor.
 
-    ``run`` or ``propose`` never once succeeding in ``patience`` tries breaks the run off; a scorer that gives no valid
-    score in as many calls is the caller's to fix, and with ``strict`` its first void is. Once an actor has succeeded,
-    its failures only count.
+    ``run``, ``propose`` or a worker that should run them never once succeeding in ``patience`` tries breaks the run
+    off; a scorer that gives no valid score in as many calls is the caller's to fix, and with ``strict`` its first void
+    is. Once an actor has succeeded, its failures only count.
     """
 
     def __init__(self, control: Control, *, patience: int, strict: bool, count: Callable[[str], None]) -> None:
@@ -36,12 +42,12 @@ class Health:
         """A rollout or an evaluation ended."""
         failure = result.error
         if failure is None:
-            if len(self._worked) < 2:
-                self._worked.update(("run", "reward"))
+            if not self._worked.issuperset(PLAYED):
+                self._worked.update(PLAYED)
             return
         self._count("rollouts_failed" if failure.stage == "run" else f"{failure.stage}_failed")
         if failure.stage == "reward":
-            self._worked.add("run")
+            self._worked.update(("worker", "run"))
             if failure.type == "VoidScore":
                 self._count("scores_void")
                 if self._strict:
@@ -59,7 +65,7 @@ class Health:
 
     def conclude(self) -> AdescentError | None:
         """At the end: the error of an actor that was tried and never worked, however few the tries."""
-        for actor in ("run", "propose"):
+        for actor in NEEDED:
             if self._tries[actor] and actor not in self._worked:
                 return self._never_worked(actor)
         if self._tries["reward"] and "reward" not in self._worked:
@@ -77,7 +83,7 @@ class Health:
             return
         if actor == "reward":
             self._control.fail(self._never_scored())
-        elif actor in ("run", "propose"):
+        else:
             self._control.break_off(self._never_worked(actor))
 
     def _never_worked(self, actor: str) -> AdescentError:

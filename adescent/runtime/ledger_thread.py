@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from anyio import CancelScope
+
 from adescent.evolvable import Evolvable
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Commit, Ledger
@@ -52,15 +54,20 @@ class LedgerThread:
     async def commit(
         self, artifact: Evolvable, base_version: int, *, message: str = "", decision: Mapping[str, str] | None = None
     ) -> Evolvable:
-        """Compare-and-swap on dev; the new head is published before this returns."""
+        """Compare-and-swap on dev; the new head is published before this returns.
+
+        It does return once the ledger has been asked: else a run that is cut off would not know of its own last commit.
+        """
 
         def commit() -> Evolvable:
             return self._ledger.commit(artifact, base_version, message=message, decision=decision)
 
-        committed = await self.call(commit)
+        with CancelScope(shield=True):  # no deadline: the thread waits for the disk whether we do or not
+            committed = await self.call(commit)
         self._published(committed)
         return committed
 
     async def promote(self, artifact_id: str, version: int) -> Evolvable:
-        """Make this version the one on stable."""
-        return await self.call(self._ledger.promote, artifact_id, version)
+        """Make this version the one on stable, and return, as `commit` does."""
+        with CancelScope(shield=True):
+            return await self.call(self._ledger.promote, artifact_id, version)
