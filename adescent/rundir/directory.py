@@ -62,8 +62,13 @@ class RunDirectory:
         self._release()
 
     def save_result(self, text: str) -> None:
-        """Keep the result of a run that ended."""
-        _replace(self._result, text)
+        """Keep the result of a run that ended. Raises RunDirError when it cannot be written."""
+        try:
+            _replace(self._result, text)
+        except OSError as error:
+            raise RunDirError(
+                f"{self._result} cannot be written ({error}): free space or check permissions."
+            ) from error
 
     @classmethod
     def load_result(cls, path: Path) -> str | None:

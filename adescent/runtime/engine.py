@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from attrs import evolve
 
 from adescent.config import RunConfig
-from adescent.errors import LedgerError, UnknownArtifact
+from adescent.errors import LedgerError, RunDirError, UnknownArtifact
 from adescent.evolvable import Evolvable
 from adescent.executors.actors import Bound
 from adescent.rundir import RunDirectory
@@ -31,7 +31,8 @@ __all__ = ["Engine"]
 logger = logging.getLogger("adescent")
 
 WATCHER_GRACE = 2.0
-"""Seconds ``on_event`` may take for the last events once the run is over."""
+CANCELLED_WATCHER_GRACE = 0.5
+"""Seconds ``on_event`` may take for the last events once the run is over, or has been cancelled."""
 
 
 class Engine:
@@ -55,6 +56,8 @@ class Engine:
             with self._run_dir() as place:
                 async with self.wiring.executor, self.wiring.threads, self._watched():
                     await self.control.guard(self._live, place)
+        except Exception as error:  # noqa: BLE001 - raised below: nothing could be opened, or not be closed
+            self.control.fail(error)
         finally:
             self._over = True
             self._announce_end()
@@ -112,16 +115,21 @@ class Engine:
         if deliver is None:
             yield
             return
+        shield = anyio.CancelScope(shield=True)  # who watches is told of a cancellation too
+        grace = CANCELLED_WATCHER_GRACE
         async with anyio.create_task_group() as watching:
-            watching.start_soon(self._deliver, self.hub.open(), deliver, name="on_event")
+            watching.start_soon(self._deliver, self.hub.open(), deliver, shield, name="on_event")
             try:
                 yield
+                grace = WATCHER_GRACE
             finally:
                 self._announce_end()
-                watching.cancel_scope.deadline = anyio.current_time() + WATCHER_GRACE
+                shield.deadline = anyio.current_time() + grace
 
-    async def _deliver(self, events: MemoryObjectReceiveStream[Event], deliver: Bound) -> None:
-        with events:
+    async def _deliver(
+        self, events: MemoryObjectReceiveStream[Event], deliver: Bound, shield: anyio.CancelScope
+    ) -> None:
+        with shield, events:
             async for event in events:
                 try:
                     await deliver(event)
@@ -145,14 +153,14 @@ class Engine:
     def _announce_end(self) -> None:
         """Tell watchers how it ended, once, and that nothing more comes."""
         result, control = self._result, self.control
-        reason = control.stop_reason or "cancelled" if result is None else result.stop_reason
-        error = str(control.failure or control.broken or "")
+        error = control.failure or control.broken
+        ended = "cancelled" if result is None else result.stop_reason
         under_way = () if self._worker is None else tuple(self._worker.under_way)
         self.hub.emit(
             lambda elapsed: RunFinished(
                 elapsed=elapsed,
-                stop_reason="cancelled" if result is None and not error else reason,
-                error=error,
+                stop_reason=ended if error is None else "error",
+                error="" if error is None else f"{type(error).__name__}: {error}",
                 final_reward=None if result is None else result.final_reward,
                 under_way=under_way,
             )
@@ -241,7 +249,15 @@ class Engine:
             )
         except LedgerError as error:
             self.control.break_off(error)
-        under_way = () if self._worker is None else tuple(self._worker.under_way)
-        self._result = result_of(self.wiring, self._head, self._progress, self._ending, under_way)
-        if place is not None:
+        self._result = self._result_now(self._head, self._progress)
+        if place is None:
+            return
+        try:
             place.save_result(self._result.to_json())
+        except RunDirError as error:
+            self.control.break_off(error)
+            self._result = self._result_now(self._head, self._progress)
+
+    def _result_now(self, head: HeadCell, progress: Progress) -> EvolutionResult:
+        under_way = () if self._worker is None else tuple(self._worker.under_way)
+        return result_of(self.wiring, head, progress, self._ending, under_way)

@@ -14,9 +14,6 @@ __all__ = ["Health"]
 CAUSES = 5
 """Distinct causes that are kept to be listed."""
 
-PLAYED = ("worker", "run", "reward")
-"""Who has worked when a rollout has a score."""
-
 NEEDED = ("worker", "run", "propose")
 """Without whom a run learns nothing; the scorer is the caller's."""
 
@@ -42,12 +39,14 @@ class Health:
         """A rollout or an evaluation ended."""
         failure = result.error
         if failure is None:
-            if not self._worked.issuperset(PLAYED):
-                self._worked.update(PLAYED)
+            if "reward" not in self._worked:
+                self._worked.update(("worker", "run", "reward"))
             return
         self._count("rollouts_failed" if failure.stage == "run" else f"{failure.stage}_failed")
+        if failure.stage != "worker":
+            self._worked.add("worker")
         if failure.stage == "reward":
-            self._worked.update(("worker", "run"))
+            self._worked.add("run")
             if failure.type == "VoidScore":
                 self._count("scores_void")
                 if self._strict:
