@@ -72,7 +72,7 @@ class RunDirectory:
 
     @classmethod
     def load_result(cls, path: Path) -> str | None:
-        """The text that `save_result` kept, or None when no run has ended there. Raises RunDirError where no run was."""
+        """The text that `save_result` kept, or None when no run has ended there. Raises RunDirError where none was."""
         directory = cls(path, {})
         if not directory._manifest.is_file():
             raise RunDirError(f"{path} is no run directory: it holds no {directory._manifest.name}.")

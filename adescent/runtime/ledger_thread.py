@@ -70,4 +70,5 @@ class LedgerThread:
     async def promote(self, artifact_id: str, version: int) -> Evolvable:
         """Make this version the one on stable, and return, as `commit` does."""
         with CancelScope(shield=True):
-            return await self.call(self._ledger.promote, artifact_id, version)
+            promoted = await self.call(self._ledger.promote, artifact_id, version)
+        return promoted
