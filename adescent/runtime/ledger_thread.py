@@ -71,4 +71,4 @@ class LedgerThread:
         """Make this version the one on stable, and return, as `commit` does."""
         with CancelScope(shield=True):
             promoted = await self.call(self._ledger.promote, artifact_id, version)
-        return promoted
+        return promoted  # noqa: RET504 - a return inside the scope looks, to type checkers, as if it might be skipped
