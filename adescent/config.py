@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import Parameter, Signature
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
@@ -14,6 +15,7 @@ from adescent.errors import ContractError, OptionError
 from adescent.evolvable import Evolvable
 from adescent.governance import ensure_not_frozen
 from adescent.policies import ParallelPlan, Policies, Strategy, TaskSampler
+from adescent.policies.conformance import Check, fits
 from adescent.refs import Resolver
 from adescent.tasks import Splits, Task, make_splits
 
@@ -32,8 +34,8 @@ STREAM_ONLY = {
     "resync_on_commit": "refresh_interval",
 }
 
-BUNDLED = {"task_sampler": "task_sampler"}
-"""Keywords that are shortcuts onto a field of `Policies`."""
+BUNDLED = {"task_sampler": "task_sampler", "confirm_repeats": "acceptance"}
+"""Keywords that say what a field of `Policies` says too."""
 
 
 class Options(TypedDict, total=False):
@@ -84,25 +86,33 @@ class Options(TypedDict, total=False):
     allow: Iterable[str]
 
 
-def _whole(least: int) -> Callable[[Any, Attribute[Any], Any], None]:
+def _unless_default(check: Check) -> Check:
+    """A check that lets None pass where it is the default."""
+
+    def checked(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        if value is not None or attribute.default is not None:
+            check(instance, attribute, value)
+
+    return checked
+
+
+def _whole(least: int) -> Check:
     def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
-        if value is None and attribute.default is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if type(value) is not int or value < least:
             raise ContractError(f"{attribute.name}={value!r} must be a whole number of at least {least}.")
 
-    return check
+    return _unless_default(check)
 
 
+@_unless_default
 def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ContractError(f"{attribute.name}={value!r} must be a number of seconds above 0, or None.")
 
 
+@_unless_default
 def _share(_: Any, attribute: Attribute[Any], value: Any) -> None:
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
         raise ContractError(f"{attribute.name}={value!r} must lie in [0, 1].")
 
 
@@ -114,17 +124,30 @@ def _one_of(*choices: str) -> Callable[[Any, Attribute[Any], Any], None]:
     return check
 
 
+@_unless_default
 def _flag(_: Any, attribute: Attribute[Any], value: Any) -> None:
     if not isinstance(value, bool):
         raise ContractError(f"{attribute.name}={value!r} must be True or False.")
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+def _texts(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(text, str) for text in value):
+        raise ContractError(f"{attribute.name}={value!r:.60} must be a text or a list of texts.")
 
 
-def _path(value: Any) -> Path | None:
-    return None if value is None else Path(value)
+def _as_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, Iterable) else value
+
+
+def _directory(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None and not isinstance(value, Path):
+        raise ContractError(f"{attribute.name}={value!r:.60} must be the path of a directory.")
+
+
+def _as_path(value: Any) -> Any:
+    return Path(value) if isinstance(value, (str, PathLike)) and value else value
 
 
 @frozen(kw_only=True, eq=False)
@@ -140,10 +163,10 @@ class RunConfig:
     agent: Any = None
     run: Any = None
     propose: Any = None
-    hide: tuple[str, ...] = field(default=("gold",), converter=_names)
+    hide: tuple[str, ...] = field(default=("gold",), converter=_as_texts, validator=_texts)
 
     # What evolves.
-    strategy: Strategy | None = None
+    strategy: Strategy | None = field(default=None, validator=fits(Strategy))
     initial_state: Mapping[str, str] | str | None = None
     artifact_id: str = "artifact"
     blast_radius: float = 0.2
@@ -152,13 +175,13 @@ class RunConfig:
     schedule: Schedule = field(default="rounds", validator=_one_of("rounds", "stream"))
     n_workers: int = field(default=4, validator=_whole(1))
     rounds: int | None = field(default=None, validator=_whole(1))
-    parallel: ParallelPlan | None = None
-    task_sampler: TaskSampler | None = None
+    parallel: ParallelPlan | None = field(default=None, validator=fits(ParallelPlan))
+    task_sampler: TaskSampler | None = field(default=None, validator=fits(TaskSampler))
     max_concurrency: int | None = field(default=None, validator=_whole(1))
     eval_concurrency: int = field(default=8, validator=_whole(1))
     async_ratio: int | None = field(default=None, validator=_whole(0))
     max_unmerged: int | None = field(default=None, validator=_whole(1))
-    resync_on_commit: bool | None = None
+    resync_on_commit: bool | None = field(default=None, validator=_flag)
     refresh_interval: int | None = field(default=None, validator=_whole(1))
 
     # When it ends, and how long it waits.
@@ -185,10 +208,10 @@ class RunConfig:
 
     # What it runs on, and who watches.
     policies: Policies = Policies()
-    run_dir: Path | None = field(default=None, converter=_path)
+    run_dir: Path | None = field(default=None, converter=_as_path, validator=_directory)
     on_event: Any = None
     strict: bool = field(default=False, validator=_flag)
-    allow: tuple[str, ...] = field(default=(), converter=_names)
+    allow: tuple[str, ...] = field(default=(), converter=_as_texts, validator=_texts)
 
     @classmethod
     def from_options(cls, tasks: Any, reward: Any, options: Mapping[str, Any], schedule: Schedule) -> RunConfig:
@@ -205,21 +228,22 @@ class RunConfig:
         given["schedule"] = _schedule_of(given, schedule)
         _refuse_other_schedule(given)
         config = cls(tasks=tasks, reward=reward, **given)
-        return config._checked()
+        config._check_what_evolves()
+        config._check_bundle(given)
+        return config._with_agent()
 
-    def _checked(self) -> RunConfig:
-        ensure_not_frozen(self.artifact_id)
+    def _check_what_evolves(self) -> None:
         Evolvable(self.artifact_id, blast_radius=self.blast_radius)
+        ensure_not_frozen(self.artifact_id)
+
+    def _check_bundle(self, given: Mapping[str, Any]) -> None:
         if not isinstance(self.policies, Policies):
-            raise OptionError(f"policies={self.policies!r} must be a Policies(...) bundle.")
+            raise OptionError(f"policies={self.policies!r:.60} must be a Policies(...) bundle.")
         if not isinstance(self.budget, Budget):
-            raise OptionError(f"budget={self.budget!r} must be a Budget(...).")
+            raise OptionError(f"budget={self.budget!r:.60} must be a Budget(...).")
         for keyword, bundled in BUNDLED.items():
-            if getattr(self, keyword) is not None and getattr(self.policies, bundled) is not None:
+            if given.get(keyword) is not None and getattr(self.policies, bundled) is not None:
                 raise OptionError(f"{keyword}= and Policies({bundled}=) are both given; keep one.")
-        if self.confirm_repeats != 2 and self.policies.acceptance is not None:
-            raise OptionError("confirm_repeats= and Policies(acceptance=) are both given; set it in the policy.")
-        return self._with_agent()
 
     def _with_agent(self) -> RunConfig:
         if self.agent is not None:

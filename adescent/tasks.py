@@ -115,6 +115,8 @@ def as_tasks(rows: Iterable[Task | Mapping[str, Any]], what: str = "tasks") -> t
 
     Raises ContractError for duplicate or empty ids, rows without a prompt and meta that is not JSON.
     """
+    if not isinstance(rows, Iterable):
+        raise ContractError(f"{what} is a {type(rows).__name__}: give a list of tasks, or of rows with a 'prompt'.")
     tasks = tuple(_as_task(row, index, what) for index, row in enumerate(rows))
     seen: set[str] = set()
     for task in tasks:
@@ -177,6 +179,9 @@ def make_splits(
 
 
 def _check_fractions(held_out_frac: float, test_frac: float) -> None:
+    for name, share in (("held_out_frac", held_out_frac), ("test_frac", test_frac)):
+        if isinstance(share, bool) or not isinstance(share, (int, float)):
+            raise ContractError(f"{name}={share!r:.60} must be a number.")
     if not 0.0 < held_out_frac < 1.0:
         raise ContractError(f"held_out_frac={held_out_frac} must lie in (0, 1).")
     if not 0.0 <= test_frac < 1.0:

@@ -8,4 +8,4 @@ from adescent.policies.protocols import __all__ as _protocols
 from adescent.policies.records import *  # noqa: F403 - the room's own public names
 from adescent.policies.records import __all__ as _records
 
-__all__ = ["Policies", *_protocols, *_records]  # noqa: PLE0604 - both lists hold strings
+__all__ = ["Policies", *_protocols, *_records]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from functools import wraps
+from typing import Any, TypeVar
 
+from attrs import field, fields, frozen
+
+from adescent.errors import OptionError
+from adescent.policies.conformance import fits, makes
 from adescent.policies.protocols import (
     AcceptancePolicy,
     ConflictPolicy,
@@ -21,24 +26,44 @@ from adescent.policies.protocols import (
 
 __all__ = ["Policies"]
 
+Bundle = TypeVar("Bundle")
 
+
+def _telling_its_fields(bundle: type[Bundle]) -> type[Bundle]:
+    """Let a name that is no field raise an error that lists those that are."""
+    known = [each.name for each in fields(bundle)]  # type: ignore[arg-type]
+    make = bundle.__init__
+
+    @wraps(make)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        if unknown := sorted(given.keys() - set(known)):
+            names = ", ".join(map(repr, unknown))
+            raise OptionError(f"{bundle.__name__} has no field {names}; its fields are {', '.join(sorted(known))}.")
+        make(self, *args, **given)
+
+    bundle.__init__ = checked  # type: ignore[method-assign]
+    return bundle
+
+
+@_telling_its_fields
 @frozen(kw_only=True, eq=False)
 class Policies:
     """What a run decides with and runs on; None is the default of the schedule.
 
     ``verifier`` and ``evaluator`` are factories, called once a run with what that run offers them; the others are
-    objects that runs may share.
+    objects that runs may share. Raises OptionError for a field that does not exist and for a value that is no policy
+    of its kind.
     """
 
-    executor: Executor | None = None
-    task_sampler: TaskSampler | None = None
-    staleness: StalenessPolicy | None = None
-    conflict: ConflictPolicy | None = None
-    fusion: FusionPolicy | None = None
-    acceptance: AcceptancePolicy | None = None
-    promotion: PromotionPolicy | None = None
-    proposal: ProposalPolicy | None = None
-    verifier: VerifierFactory | None = None
-    ledger: Ledger | None = None
-    eval_cache: EvalCache | None = None
-    evaluator: EvaluatorFactory | None = None
+    executor: Executor | None = field(default=None, validator=fits(Executor))
+    task_sampler: TaskSampler | None = field(default=None, validator=fits(TaskSampler))
+    staleness: StalenessPolicy | None = field(default=None, validator=fits(StalenessPolicy))
+    conflict: ConflictPolicy | None = field(default=None, validator=fits(ConflictPolicy))
+    fusion: FusionPolicy | None = field(default=None, validator=fits(FusionPolicy))
+    acceptance: AcceptancePolicy | None = field(default=None, validator=fits(AcceptancePolicy))
+    promotion: PromotionPolicy | None = field(default=None, validator=fits(PromotionPolicy))
+    proposal: ProposalPolicy | None = field(default=None, validator=fits(ProposalPolicy))
+    verifier: VerifierFactory | None = field(default=None, validator=makes("a verifier"))
+    ledger: Ledger | None = field(default=None, validator=fits(Ledger))
+    eval_cache: EvalCache | None = field(default=None, validator=fits(EvalCache))
+    evaluator: EvaluatorFactory | None = field(default=None, validator=makes("an evaluator"))

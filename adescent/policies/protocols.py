@@ -184,9 +184,13 @@ class Executor(Protocol):
 class EvalCache(Protocol):
     """Scores by what was measured. Keys are strings; a failed evaluation is never put in."""
 
-    def get(self, key: str) -> Score | None: ...
+    def get(self, key: str) -> Score | None:
+        """The score under a key, or None."""
+        ...
 
-    def put(self, key: str, score: Score) -> None: ...
+    def put(self, key: str, score: Score) -> None:
+        """Keep a score under a key."""
+        ...
 
 
 @frozen(eq=False)

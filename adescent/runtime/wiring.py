@@ -100,14 +100,16 @@ class Wiring:
         self.executor = self._attached(config.reward)
         self.threads: ThreadPool = getattr(self.executor, "threads", None) or ThreadPool(self.rollouts_at_once)
         self.reward = self._side(config.reward, self.executor)
-        self.oracle = None if config.oracle is None else self._side(config.oracle, self._attached(config.oracle))
+        self.oracle = None if config.oracle is None else self._oracle_side(config.oracle)
         self._propose = bind(config.propose, name=PROPOSE, arity=(4, 5), threads=self.threads, resolver=self._resolver)
         self.on_event = (
             None
             if config.on_event is None
-            else bind(config.on_event, name="on_event(event)", arity=(1,), threads=self.threads)
+            else bind(
+                config.on_event, name="on_event(event)", arity=(1,), threads=self.threads, resolver=self._resolver
+            )
         )
-
+        self.leases = self._lease_source()
         self._executor_before = self._executor_counters()
 
     def counted(self) -> dict[str, int]:
@@ -164,7 +166,14 @@ class Wiring:
             count=self.count,
             seed=self.config.seed,
         )
-        return ScoringSide(dispatch, digest_of([self._name(self.config.run), self._name(scorer)]))
+        return ScoringSide(
+            dispatch, digest_of([self._name(self.config.run), self._name(scorer), sorted(self.config.hide)])
+        )
+
+    def _oracle_side(self, oracle: Any) -> ScoringSide:
+        if not isinstance(oracle, Ref):  # or what is wrong with it would be said of the reward
+            bind(oracle, name="oracle(task, output)", arity=(2,), threads=self.threads)
+        return self._side(oracle, self._attached(oracle))
 
     def _name(self, actor: Any) -> str:
         """A Ref is the same actor in every run; a plain callable is known only within this one."""
@@ -266,8 +275,7 @@ class Wiring:
             solved=config.solved_threshold,
         )
 
-    def leases(self) -> LeaseSource:
-        """Where leases come from."""
+    def _lease_source(self) -> LeaseSource:
         config = self.config
         plan = config.parallel or DataParallel()
         sampler = config.task_sampler or config.policies.task_sampler or RoundRobin()
@@ -287,7 +295,7 @@ class Wiring:
         if config.schedule == "rounds":
             return Rounds(
                 worker=worker,
-                source=self.leases(),
+                source=self.leases,
                 head=head,
                 progress=progress,
                 n_units=config.n_workers,
@@ -297,7 +305,7 @@ class Wiring:
             )
         return Stream(
             worker=worker,
-            source=self.leases(),
+            source=self.leases,
             head=head,
             progress=progress,
             n_units=config.n_workers,
