@@ -55,28 +55,30 @@ class BetaAcceptance:
 
     Without noise one measurement decides, and any net gain on the held-out split is taken (p > 0.5). With noise the
     first measurement only screens; ``confirm_repeats`` fresh ones of both sides decide, at p > 1 - δ. 0 repeats decide
-    by the first measurement, which prefers candidates that were lucky in it. ``anneal_half_life`` halves δ every so
-    many measured candidates.
+    by the first measurement, which prefers candidates that were lucky in it. ``stepwise`` buys the repeats one by one
+    and refuses a candidate as soon as it falls behind. ``anneal_half_life`` halves δ every so many measured candidates.
     """
 
     delta: float = field(default=0.2, validator=_probability)
     confirm_repeats: int = field(default=2, validator=_count)
     anneal_half_life: float | None = field(default=None, validator=_half_life)
+    stepwise: bool = False
 
     def decide(self, evidence: GateEvidence) -> Verdict:
         """Equal rates are a tie, before any p; a lower rate is never accepted."""
         if not evidence.first.complete:
             return _refused(Outcome.BELOW_THRESHOLD, "stopped early: it could no longer reach the head's rate.")
-        confirming = bool(evidence.fresh.by_task)
-        seen = evidence.fresh if confirming else Pool() + evidence.first
+        seen = evidence.fresh if evidence.fresh.by_task else Pool() + evidence.first
         sides = compared(seen, evidence.incumbent, evidence.held_out)
         if isinstance(sides, str):
             return _refused(Outcome.UNMEASURED, sides)
         if sides.gain <= 0:
             return _refused(Outcome.BELOW_THRESHOLD if sides.gain else Outcome.TIE, _figures(sides))
-        if evidence.noisy and not confirming and self.confirm_repeats:
-            return Verdict("measure", repeats=self.confirm_repeats)
-        return self._by_probability(sides, 1 - self.delta_after(evidence.candidates) if evidence.noisy else 0.5)
+        if not evidence.noisy:
+            return self._by_probability(sides, 0.5)
+        if repeats := self._missing_repeats(evidence):
+            return Verdict("measure", repeats=repeats)
+        return self._by_probability(sides, 1 - self.delta_after(evidence.candidates))
 
     def can_still_accept(self, evidence: GateEvidence) -> bool:
         """False once a candidate that scores 1 on every task to come would still stay below the incumbent's rate."""
@@ -98,6 +100,15 @@ class BetaAcceptance:
         if self.anneal_half_life is None:
             return self.delta
         return max(LEAST_DELTA, self.delta * math.pow(0.5, candidates / self.anneal_half_life))
+
+    def _missing_repeats(self, evidence: GateEvidence) -> int:
+        """How many measurements to ask for now."""
+        trials = max((reading.trials for reading in evidence.first.readings), default=1)
+        done = max((trials for _, trials in evidence.fresh.by_task.values()), default=0) // max(1, trials)
+        missing = self.confirm_repeats - done
+        if self.stepwise:
+            return min(1, max(0, missing))
+        return 0 if done else missing
 
     def _by_probability(self, sides: Comparison, threshold: float) -> Verdict:
         p = prob_greater(1 + sides.mine, 1 + sides.n - sides.mine, 1 + sides.theirs, 1 + sides.m - sides.theirs)

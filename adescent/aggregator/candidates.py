@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from adescent.aggregator.books import Book
@@ -10,10 +11,11 @@ from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
 from adescent.aggregator.fusion import fused, ranking, worth_ranking
 from adescent.aggregator.gate import HeldOutGate, Ruling
+from adescent.aggregator.off_loop import disputed_text, off_the_loop
 from adescent.aggregator.sweep import Sweep
 from adescent.aggregator.trust_region import within_union
 from adescent.errors import CASConflict, ContractError
-from adescent.evolvable import EvidenceCard, Evolvable
+from adescent.evolvable import Diff, EvidenceCard, Evolvable, changed
 from adescent.policies.protocols import FusionPolicy, Strategy, Verifier
 from adescent.policies.records import Candidate, Outcome
 
@@ -49,10 +51,10 @@ class AsyncLedger(Protocol):
         ...
 
 
-def violated(strategy: Strategy, artifact: Evolvable) -> End | None:
-    """The end of what would make the artifact's state invalid, in the words of a strategy that knows such states."""
+def violated(strategy: Strategy, head: Evolvable, diff: Diff) -> End | None:
+    """The end of a diff that would make the state invalid, in the words of a strategy that knows such states."""
     violation = getattr(strategy, "violation", None)
-    reason = violation(artifact.state) if violation is not None else ""
+    reason = "" if violation is None else violation(changed(head.state, diff.ops))
     return End(Outcome.VIOLATES_INVARIANT, reason) if reason else None
 
 
@@ -86,10 +88,10 @@ class CandidateStage:
             return False
         scores = await self._tournament(sweep, book, cards) if self._fusion.tournament else {}
         seen: set[str] = set()
-        committed = await self._try_in_order(sweep, book, self._fusion.candidates(cards, scores), seen)
+        committed = await self._try_in_order(sweep, book, await self._candidates(cards, scores), seen)
         if not committed and not scores and (alone := sweep.still_open(cards)):
             scores = await self._cheap(book, {card.diff.id: card for card in worth_ranking(alone)})
-            committed = await self._try_in_order(sweep, book, self._fusion.candidates(cards, scores), seen)
+            committed = await self._try_in_order(sweep, book, await self._candidates(cards, scores), seen)
         lost = (
             "another diff of the same merge was kept."
             if committed
@@ -98,9 +100,12 @@ class CandidateStage:
         sweep.settle(sweep.still_open(cards), End(Outcome.FUSION_LOST, lost))
         return committed
 
+    async def _candidates(self, cards: Sequence[EvidenceCard], scores: Mapping[str, float]) -> Sequence[Candidate]:
+        return await off_the_loop(disputed_text(cards), partial(self._fusion.candidates, cards, scores))
+
     async def _tournament(self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]) -> dict[str, float]:
         """Rank the union and its diffs on the cheap subset, and note how that went, or why it was not held."""
-        union = fused(cards)
+        union = await off_the_loop(disputed_text(cards), partial(fused, cards))
         if isinstance(union, str):
             sweep.ranked = union
             return {}
@@ -128,11 +133,11 @@ class CandidateStage:
 
     async def put_to_the_test(self, sweep: Sweep, book: Book, candidate: Candidate) -> End | None:
         """Measure one candidate, hear the oracle where that must be, and commit it: None, or why it was refused."""
-        artifact = book.head.apply(candidate.diff)
         if known := book.rejected(candidate.diff.id):
             return known_already(known)
-        if end := violated(self._strategy, artifact):
+        if end := violated(self._strategy, book.head, candidate.diff):
             return end
+        artifact = book.head.apply(candidate.diff)
         ruling = await self._gate.rule(book, artifact)
         if ruling.end is None:
             return await self._commit(sweep, book, candidate, artifact, ruling)

@@ -50,8 +50,8 @@ class KeepBetter:
                 continue
             opponents = union.opponents(card, keys)
             own, best = scores.get(card.id, UNKNOWN), max(scores.get(other.id, UNKNOWN) for other in opponents)
-            without = union.without(opponents)
-            if own <= best or without.add(card):
+            without = None if own <= best else union.without(opponents)
+            if without is None or without.add(card):
                 reasons[card.id] = _reason(keys, own, best, "not better than")
                 continue
             union = without

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
-from anyio.to_thread import run_sync
 from attrs import frozen
 
 from adescent.aggregator.books import Book
@@ -15,6 +13,7 @@ from adescent.aggregator.candidates import LOSSES, AsyncLedger, CandidateStage, 
 from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
 from adescent.aggregator.gate import HeldOutGate
+from adescent.aggregator.off_loop import disputed_text, off_the_loop, overtaken_text
 from adescent.aggregator.promotion import Emit, Promoter
 from adescent.aggregator.reverification import gain_on, on_own_tasks, own_tasks, planned, worsened
 from adescent.aggregator.staleness import brought_onto, tolerated_lag
@@ -38,11 +37,6 @@ from adescent.policies.records import Candidate, Measurement, Outcome, Pool, Set
 from adescent.tasks import Splits
 
 __all__ = ["Merged", "Merger"]
-
-LARGE = 100_000
-"""Characters from which a step that may have to merge texts goes to a thread: it would hold the loop too long."""
-
-T = TypeVar("T")
 
 
 @frozen(eq=False)
@@ -222,9 +216,9 @@ class Merger:
                 return standing
             if known := book.rejected(standing.diff.id):
                 return known_already(known)
-            return violated(self._strategy, book.head.apply(standing.diff)) or standing
+            return violated(self._strategy, book.head, standing.diff) or standing
 
-        await _off_the_loop(sweep.open, partial(sweep.sift, step))
+        await off_the_loop(overtaken_text(sweep.open, book.head), partial(sweep.sift, step))
 
     async def _versions(self, sweep: Sweep, head: Evolvable) -> VersionVector:
         """The heads of all artifacts the open cards touched."""
@@ -235,10 +229,10 @@ class Merger:
     async def _verify_again(self, sweep: Sweep, book: Book) -> None:
         """Rebased cards on their own tasks, in one wave; those whose task got worse end here."""
         rebased = [card for card in sweep.rebased if not card.rival]
-        wave = await _off_the_loop(rebased, partial(planned, rebased, self._eval_concurrency))
-        if wave is None or violated(self._strategy, candidate := book.head.apply(wave.union)):
+        wave = await off_the_loop(disputed_text(rebased), partial(planned, rebased, self._eval_concurrency))
+        if wave is None or violated(self._strategy, book.head, wave.union):
             return
-        before, after = await on_own_tasks(self._evaluator, book.head, candidate, wave.tasks)
+        before, after = await on_own_tasks(self._evaluator, book.head, book.head.apply(wave.union), wave.tasks)
         worse = End(Outcome.REBASE_FAILED, "on the newer head its own task scores less with it than without it.")
         sweep.settle(worsened(wave, before, after), worse)
 
@@ -246,9 +240,10 @@ class Merger:
         self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]
     ) -> Sequence[EvidenceCard]:
         """The cards that do not contradict each other; the others end."""
-        contested = await _off_the_loop(cards, partial(self._conflict.contested, cards))
+        disputed = disputed_text(cards)
+        contested = await off_the_loop(disputed, partial(self._conflict.contested, cards))
         scores = await cheap_scores(self._verifier, book.head, {card.id: card.diff for card in contested})
-        resolution = await _off_the_loop(cards, partial(self._conflict.resolve, cards, scores))
+        resolution = await off_the_loop(disputed, partial(self._conflict.resolve, cards, scores))
         reasons = {card.id: reason for card, reason in resolution.dropped}
         kept = {card.id for card in resolution.kept}
         for card in cards:
@@ -277,9 +272,3 @@ class Merger:
             head = await self._ledger.head(artifact_id)
             self._books[artifact_id] = Book(head, await self._ledger.head(artifact_id, "stable"))
         return self._books[artifact_id]
-
-
-async def _off_the_loop(cards: Sequence[EvidenceCard], step: Callable[[], T]) -> T:
-    """The result of a pure step over ``cards``, in a thread when it may have much text to merge."""
-    size = sum(len(value or "") for card in cards for value in card.diff.ops.values())
-    return step() if size < LARGE else await run_sync(step)

@@ -42,6 +42,7 @@ class ScriptedEvaluator:
         self.score: Callable[[Evolvable, Task, int], float | None] = solved
         self.before: Callable[[str], Any] = lambda purpose: None
         self.left: int | None = None
+        self.refused = False
         self.log: list[tuple[str, str, int]] = []
         self.measured: list[tuple[str, Evolvable, range]] = []
         self.wave_tasks: list[tuple[str, ...]] = []
@@ -59,12 +60,14 @@ class ScriptedEvaluator:
         fresh: bool = False,
         still_open: Callable[[Measurement], bool] | None = None,
     ) -> Measurement:
+        assert {*tasks} <= {*(TRAIN if split == "train" else HELD_OUT)}
         await checkpoint()
         self.before(purpose)
         wanted = [(artifact.digest, task.id, repeat) for task in tasks for repeat in repeats]
         cost = sum(key not in self._known for key in wanted)
         if self.left is not None:
             if cost > self.left:
+                self.refused = True
                 raise BudgetExhausted("calls", cost, self.left)
             self.left -= cost
         self.measured.append((purpose, artifact, repeats))

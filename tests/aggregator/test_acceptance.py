@@ -80,6 +80,28 @@ def test_delta_is_annealed_by_candidates_measured() -> None:
     assert outcome(evolve(seen, candidates=50), delta=0.2, anneal_half_life=10) == "below-threshold"
 
 
+@pytest.mark.parametrize(
+    ("fresh", "word"),
+    [
+        ([4], "below-threshold"),
+        ([5], "tie"),
+        ([6], "measure"),
+        ([9], "measure"),
+        ([9, 2], "measure"),
+        ([9, 9, 9], "accept"),
+    ],
+)
+@pytest.mark.parametrize("trials", [1, 3])
+def test_stepwise_a_candidate_that_falls_behind_is_refused_at_once(fresh: list[int], word: str, trials: int) -> None:
+    pool = Pool()
+    for successes in fresh:
+        pool += measured(*[float(trials)] * successes, *[0.0] * (10 - successes), trials=trials)
+    seen = evidence(rates(5), measured(*[float(trials)] * 10, trials=trials), noisy=True, fresh=pool)
+    assert outcome(seen, stepwise=True, confirm_repeats=3) == word
+    first = evidence(rates(5), rates(6), noisy=True)
+    assert BetaAcceptance(stepwise=True, confirm_repeats=3).decide(first).repeats == 1
+
+
 def test_without_repeats_the_first_look_decides() -> None:
     assert outcome(evidence(rates(5), rates(6), noisy=True), confirm_repeats=0, delta=0.5) == "accept"
     assert outcome(evidence(rates(5), rates(6), noisy=True), confirm_repeats=0) == "below-threshold"
