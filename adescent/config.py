@@ -147,7 +147,8 @@ def _directory(_: Any, attribute: Attribute[Any], value: Any) -> None:
 
 
 def _as_path(value: Any) -> Any:
-    return Path(value) if isinstance(value, (str, PathLike)) and value else value
+    # Absolute from the start: an actor may change the working directory, and a run never leaves its place.
+    return Path(value).absolute() if isinstance(value, (str, PathLike)) and value else value
 
 
 @frozen(kw_only=True, eq=False)

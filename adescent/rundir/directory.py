@@ -16,6 +16,12 @@ __all__ = ["RunDirectory"]
 
 SCHEMA = 1
 
+LOCK = "lock"
+MANIFEST = "run.json"
+RESULT = "result.json"
+PARTIAL = ".partial"
+"""What is being written has this suffix until it is complete."""
+
 
 class RunDirectory:
     """Holds a run directory for as long as the ``with`` block lasts.
@@ -35,83 +41,85 @@ class RunDirectory:
         """Where the ledger's repository is."""
         return self.path / "ledger.git"
 
-    @property
-    def _manifest(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def _result(self) -> Path:
-        return self.path / "result.json"
-
-    def __enter__(self) -> Self:
+    def open(self) -> Self:
+        """Take the directory; `close` gives it back."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(self.path)
+            _refuse_foreign(self.path)
+            self._lock = _locked(self.path / LOCK)
             self._check_identity()
         except OSError as error:
-            self._release()
+            self.close()
             raise RunDirError(f"run directory {self.path} cannot be used: {error}") from error
-        except RunDirError:
-            self._release()
+        except BaseException:
+            self.close()
             raise
         return self
+
+    def close(self) -> None:
+        """Let others have the directory. Idempotent."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release()
+        self.close()
 
     def save_result(self, text: str) -> None:
         """Keep the result of a run that ended. Raises RunDirError when it cannot be written."""
+        result = self.path / RESULT
         try:
-            _replace(self._result, text)
+            _replace(result, text)
         except OSError as error:
-            raise RunDirError(
-                f"{self._result} cannot be written ({error}): free space or check permissions."
-            ) from error
+            raise RunDirError(f"{result} cannot be written ({error}): free space or check permissions.") from error
 
     @classmethod
     def load_result(cls, path: Path) -> str | None:
         """The text that `save_result` kept, or None when no run has ended there. Raises RunDirError where none was."""
-        directory = cls(path, {})
-        if not directory._manifest.is_file():
-            raise RunDirError(f"{path} is no run directory: it holds no {directory._manifest.name}.")
-        return directory._result.read_text() if directory._result.is_file() else None
+        if not (path / MANIFEST).is_file():
+            raise RunDirError(f"{path} is no run directory: it holds no {MANIFEST}.")
+        try:
+            return (path / RESULT).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunDirError(f"the result in {path} cannot be read: {error}") from error
 
     def _check_identity(self) -> None:
-        if not self._manifest.exists():
-            others = sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK)
-            if others:
-                raise RunDirError(
-                    f"{self.path} holds other files ({', '.join(others[:3])}): choose an empty directory."
-                )
-            _replace(self._manifest, json.dumps({"schema": SCHEMA, **self._identity}, indent=2, sort_keys=True) + "\n")
-            return
-        stored = _read_manifest(self._manifest)
+        manifest = self.path / MANIFEST
         wanted = {"schema": SCHEMA, **self._identity}
+        if not manifest.exists():
+            _replace(manifest, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
+            return
+        stored = _read_manifest(manifest)
         different = sorted(key for key in wanted.keys() | stored.keys() if wanted.get(key) != stored.get(key))
         if different:
             told = (f"{key}: {stored.get(key)!r} there, {wanted.get(key)!r} here" for key in different)
             raise RunDirMismatch(str(self.path), "; ".join(told))
 
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+
+def _refuse_foreign(directory: Path) -> None:
+    """A directory that holds anything and is not one of a run stays as it is: nothing in it is opened."""
+    ours = {LOCK, MANIFEST + PARTIAL}
+    others = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
+    if others and not (directory / MANIFEST).exists():
+        raise RunDirError(f"{directory} holds other files ({', '.join(others[:3])}): choose an empty directory.")
 
 
-LOCK = "lock"
-
-
-def _locked(directory: Path) -> IO[str]:
-    lock = (directory / LOCK).open("a+")
+def _locked(path: Path) -> IO[str]:
+    lock = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.seek(0)
         holder = lock.read().strip()
         lock.close()
-        raise RunDirInUse(str(directory), holder) from None
+        raise RunDirInUse(str(path.parent), holder) from None
     lock.truncate(0)
     lock.write(f"process {os.getpid()}\n")
     lock.flush()
@@ -120,7 +128,7 @@ def _locked(directory: Path) -> IO[str]:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirError(f"{path} is not what a run wrote there ({error}): choose another directory.") from error
     if not isinstance(stored, dict):
@@ -130,8 +138,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _replace(path: Path, text: str) -> None:
     """Write all or nothing: a reader sees the old text or the new one."""
-    partial = path.with_suffix(".partial")
-    with partial.open("w") as file:
+    partial = path.with_name(path.name + PARTIAL)
+    with partial.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.to_thread import run_sync
 from attrs import evolve
 
 from adescent.config import RunConfig
@@ -53,9 +54,8 @@ class Engine:
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
         try:
-            with self._run_dir() as place:
-                async with self.wiring.executor, self.wiring.threads, self._watched():
-                    await self.control.guard(self._live, place)
+            async with self._run_dir() as place, self.wiring.executor, self.wiring.threads, self._watched():
+                await self.control.guard(self._live, place)
         except Exception as error:  # noqa: BLE001 - raised below: nothing could be opened, or not be closed
             self.control.fail(error)
         finally:
@@ -93,8 +93,8 @@ class Engine:
 
     # Opening and closing ----------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _run_dir(self) -> Iterator[RunDirectory | None]:
+    @asynccontextmanager
+    async def _run_dir(self) -> AsyncIterator[RunDirectory | None]:
         config, wiring = self._config, self.wiring
         if config.run_dir is None:
             yield None
@@ -105,8 +105,11 @@ class Engine:
             "splits": wiring.splits.digests,
             "seed": config.seed,
         }
-        with RunDirectory(config.run_dir, identity) as place:
+        place = await run_sync(RunDirectory(config.run_dir, identity).open)
+        try:
             yield place
+        finally:
+            place.close()
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
@@ -176,9 +179,10 @@ class Engine:
             self._ending = evolve(self._ending, resumed_from=head.version)
         except UnknownArtifact:
             head = await ledger.register(self.wiring.artifact)
-        self._head = HeadCell(head, self.wiring.strategy)
         if self._ending.resumed_from:
             logger.info("continuing %s from version %d", head.id, head.version)
+            head = evolve(head, blast_radius=self.wiring.artifact.blast_radius)
+        self._head = HeadCell(head, self.wiring.strategy)
 
     async def _search(self, services: Services) -> None:
         assert self._head is not None
@@ -241,7 +245,6 @@ class Engine:
 
     async def _report(self, ledger: LedgerThread, place: RunDirectory | None) -> None:
         assert self._head is not None
-        assert self._progress is not None
         try:
             stable = await ledger.head(self._head.current.artifact.id, "stable")
             self._ending = evolve(
@@ -249,15 +252,17 @@ class Engine:
             )
         except LedgerError as error:
             self.control.break_off(error)
-        self._result = self._result_now(self._head, self._progress)
+        self._result = result = self._result_now()
         if place is None:
             return
         try:
-            place.save_result(self._result.to_json())
+            await run_sync(lambda: place.save_result(result.to_json()))
         except RunDirError as error:
             self.control.break_off(error)
-            self._result = self._result_now(self._head, self._progress)
+            self._result = self._result_now()
 
-    def _result_now(self, head: HeadCell, progress: Progress) -> EvolutionResult:
+    def _result_now(self) -> EvolutionResult:
+        assert self._head is not None
+        assert self._progress is not None
         under_way = () if self._worker is None else tuple(self._worker.under_way)
-        return result_of(self.wiring, head, progress, self._ending, under_way)
+        return result_of(self.wiring, self._head, self._progress, self._ending, under_way)
