@@ -34,7 +34,7 @@ LANGUAGES = (
     "turkish",
 )
 
-PER_LANGUAGE = 60
+PER_LANGUAGE = 50
 LEAST_WORDS = 3
 """Shorter utterances are mostly names and interjections, which say little about their language."""
 LONGEST = 200
@@ -49,8 +49,8 @@ Labelled = tuple[str, str]
 def utterances(per_language: int = PER_LANGUAGE, seed: int = 0, delay: float = 0.0) -> Domain:
     """Utterances of the ``chatterbot-corpus`` package, to be routed to their language by keyword rules.
 
-    Up to ``per_language`` of each of `LANGUAGES` are drawn with ``seed`` (the smallest has 45): by default 585 tasks,
-    so that 0.35 of them is a split of about 200. Kept are utterances of at least three words and at most 200 characters
+    Up to ``per_language`` of each of `LANGUAGES` are drawn with ``seed`` (the smallest has 45): by default 495 tasks,
+    and 0.4 of them is a split of about 200. Kept are utterances of at least three words and at most 200 characters
     which occur in one language only. ``delay`` seconds are slept in each rollout.
 
     Raises ContractError where the extra ``demo`` is not installed, or ``per_language`` is not at least 1.

@@ -162,7 +162,7 @@ def test_ten_languages_are_there_about_equally_often(corpus: Domain) -> None:
 
 
 def test_two_splits_of_about_two_hundred_each_can_be_kept_away(corpus: Domain) -> None:
-    splits = make_splits(corpus.tasks, held_out_frac=0.35, test_frac=0.35)
+    splits = make_splits(corpus.tasks, test_frac=0.4)
     assert {len(splits.held_out), len(splits.test)} <= set(range(190, 215))
     assert {task.cluster for task in splits.train} == set(LANGUAGES)
 
@@ -211,8 +211,7 @@ async def test_rules_that_are_learnt_hold_on_texts_nobody_saw(corpus: Domain, sc
             schedule=schedule,
             n_workers=8,
             rounds=40,
-            held_out_frac=0.35,
-            test_frac=0.35,
+            test_frac=0.4,
         )
     assert result.error == ""
     assert result.seed_reward is not None
