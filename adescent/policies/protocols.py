@@ -199,7 +199,8 @@ class EvaluationServices:
 
     ``rollout`` runs a spec in the evaluation lane, retried where that helps; ``identity`` names actors, scorer and
     sandbox, so that figures of another environment are never taken for these; ``concurrency`` bounds evaluations under
-    way; ``count`` adds to a named counter of the run.
+    way; ``count`` adds to a named counter of the run. ``in_waves`` asks for measurements that may end early to be made
+    in waves of ``concurrency`` tasks, each finished before it is looked at, so that timing does not change their cost.
     """
 
     rollout: Callable[[RolloutSpec, Purpose], Awaitable[Result]]
@@ -209,6 +210,7 @@ class EvaluationServices:
     concurrency: int
     cache: EvalCache | None
     count: Callable[[str], None]
+    in_waves: bool = False
 
 
 class Evaluator(Protocol):

@@ -206,7 +206,14 @@ class Wiring:
             concurrency=self.config.eval_concurrency,
             cache=MemoryCache() if policies.eval_cache is None else policies.eval_cache,
             count=self.count,
+            in_waves=self._spending_decides,
         )
+
+    @property
+    def _spending_decides(self) -> bool:
+        """Whether the calls that are left may decide what comes next in a schedule that promises to repeat itself."""
+        repeats_itself = self.config.schedule == "rounds" or self.config.n_workers == 1
+        return repeats_itself and self.config.budget.calls is not None
 
     def verifier_services(self, evaluator: Evaluator, oracle: Evaluator | None) -> VerifierServices:
         """What a verifier is built from."""

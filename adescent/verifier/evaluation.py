@@ -24,6 +24,7 @@ class Evaluation:
     purpose: Purpose
     fresh: bool
     waiting: int = 0
+    queued: bool = False
     reservation: Reservation = field(init=False)
     scope: CancelScope | None = field(default=None, init=False)
     trial: Trial | None = field(default=None, init=False)

@@ -102,7 +102,8 @@ class EvaluationGroup(AsyncContextManagerMixin):
         the one kept under its repeat, that number would stand for two scores in one run.
 
         ``still_open`` is asked of every completed prefix in task order, however the evaluations finish, so where it
-        ends a measurement does not depend on timing; the rest is cancelled and ``complete`` is False.
+        ends a measurement does not depend on timing; the rest is cancelled and ``complete`` is False. Where services
+        are ``in_waves``, what such a measurement costs does not depend on timing either.
 
         Raises BudgetExhausted before anything is run when the budget does not cover what has to be bought, and
         whatever the services' rollout raises instead of returning a result.
@@ -151,7 +152,13 @@ class EvaluationGroup(AsyncContextManagerMixin):
             evaluation.reservation = reservation
         if not fresh:
             self._under_way.update(bought)
-        self._queue.extend(bought.values())
+
+    def _begin(self, answers: Sequence[Evaluation | Trial]) -> None:
+        """Let what has been paid for be run."""
+        for answer in answers:
+            if isinstance(answer, Evaluation) and not answer.queued:
+                answer.queued = True
+                self._queue.append(answer)
         for _ in range(min(len(self._queue), self._services.concurrency - self._pullers)):
             self._pullers += 1
             # A task inherits the context of its starter, and this one works for others too.
@@ -187,9 +194,15 @@ class EvaluationGroup(AsyncContextManagerMixin):
         still_open: Callable[[Measurement], bool] | None,
     ) -> Measurement:
         readings: list[Reading] = []
+        in_waves = self._services.in_waves and still_open is not None
+        wave = self._services.concurrency if in_waves else max(1, len(tasks))
         for index, task in enumerate(tasks):
-            answers = asked[index * repeats : (index + 1) * repeats]
-            trials = [await answer.answer() if isinstance(answer, Evaluation) else answer for answer in answers]
+            if index % wave == 0:
+                due = asked[index * repeats : (index + wave) * repeats]
+                self._begin(due)
+                if in_waves:  # all of it, before anything is asked about a part of it
+                    await _answers(due)
+            trials = await _answers(asked[index * repeats : (index + 1) * repeats])
             readings.append(reading_of(task.id, trials))
             if still_open is not None and len(readings) < len(tasks):
                 prefix = Measurement(tuple(readings), self._services.identity, complete=False)
@@ -268,3 +281,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
         self._queue.clear()
         self._under_way.clear()
         self._tasks.cancel_scope.cancel()
+
+
+async def _answers(asked: Sequence[Evaluation | Trial]) -> list[Trial]:
+    return [await answer.answer() if isinstance(answer, Evaluation) else answer for answer in asked]
