@@ -49,12 +49,20 @@ class DeltaBases:
             return None
         keys = [(made.kind, "begin", made.data[:ALIKE_BYTES]), (made.kind, "end", made.data[-ALIKE_BYTES:])]
         bases = {base.offset: base for base in map(self._alike.get, keys) if base and base.depth < LONGEST_CHAIN}
-        tried = [(delta(base.data, made.data), base) for base in bases.values()]
-        best, base = min(tried, key=lambda pair: len(pair[0]), default=(b"", None))
+        best, base = self._shortest(made.data, list(bases.values()))
         worth = base is not None and len(best) < len(made.data) // 2
         depth = base.depth + 1 if worth and base else 0
         self._alike.update(dict.fromkeys(keys, _Base(made.data, offset, depth)))
         return Found(best, base.offset) if worth and base else None
+
+    def _shortest(self, target: bytes, bases: list[_Base]) -> tuple[bytes, _Base | None]:
+        best: tuple[bytes, _Base | None] = (target, None)
+        for base in bases:
+            if len(found := delta(base.data, target)) < len(best[0]):
+                best = found, base
+            if len(best[0]) < len(target) // 8:  # good enough
+                break
+        return best
 
 
 def delta(base: bytes, target: bytes) -> bytes:

@@ -6,13 +6,12 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 __all__ = ["file_lock"]
 
 
 @contextmanager
-def file_lock(path: Path) -> Iterator[None]:
+def file_lock(path: str) -> Iterator[None]:
     """Hold an exclusive lock on a file, made if need be; waits for whoever holds it.
 
     Every use opens the file anew, since a lock belongs to an open file: two threads exclude each other as two processes

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from adescent.errors import LedgerCorrupt
 
@@ -25,10 +25,10 @@ _MODES = {"blob": b"100644 ", "tree": b"40000 "}
 
 @frozen
 class GitObject:
-    """An object and its name."""
+    """An object and its name, which alone tells it from others."""
 
-    kind: Kind
-    data: bytes
+    kind: Kind = field(eq=False)
+    data: bytes = field(eq=False)
     id: bytes
 
 

@@ -33,6 +33,9 @@ COMPRESSION_LEVEL = 1
 Entry = tuple[bytes, int, int]
 """An object's name, the CRC-32 of its bytes in the pack, and where they begin. Plain, because a pack has thousands."""
 
+WORTH_COMPRESSING = 64
+"""Bytes below which zlib's own header and trees cost more than they save."""
+
 
 @frozen
 class Pack:
@@ -43,20 +46,23 @@ class Pack:
     index: bytes
 
 
-def pack_of(objects: Iterable[GitObject], *, deltas: bool = False) -> Pack:
-    """A pack of these objects in this order; with ``deltas``, as changes to earlier ones where that is shorter."""
+def pack_of(objects: Iterable[GitObject], *, passing: bool = False) -> Pack:
+    """A pack of these objects in this order, as changes to earlier ones where that is shorter.
+
+    One that is ``passing`` will be written anew soon, and is made fast rather than small.
+    """
     chunks: list[bytes] = []
     entries: list[Entry] = []
     offset = _PACK_HEADER.size
     bases = DeltaBases()
     for made in objects:
-        found = bases.delta_for(made, offset) if deltas else None
+        found = None if passing else bases.delta_for(made, offset)
         if found is None:
             head, payload = _type_and_size(_TYPES[made.kind], len(made.data)), made.data
         else:
             head = _type_and_size(_OFFSET_DELTA, len(found.delta)) + _distance(offset - found.offset)
             payload = found.delta
-        chunk = head + _compressed(payload)
+        chunk = head + (_stored(payload) if passing or len(payload) < WORTH_COMPRESSING else _compressed(payload))
         entries.append((made.id, zlib.crc32(chunk), offset))
         chunks.append(chunk)
         offset += len(chunk)
@@ -122,6 +128,14 @@ def _compressed(data: bytes) -> bytes:
     window = min(15, max(9, len(data).bit_length()))
     stream = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, window, min(8, window - 6))
     return stream.compress(data) + stream.flush()
+
+
+def _stored(data: bytes) -> bytes:
+    """The zlib stream of data as it is (RFC 1950 and 1951), which costs a hundredth of compressing it."""
+    blocks = [data[start : start + 0xFFFF] for start in range(0, len(data), 0xFFFF)] or [b""]
+    heads = [struct.pack("<BHH", block is blocks[-1], len(block), len(block) ^ 0xFFFF) for block in blocks]
+    body = b"".join(part for pair in zip(heads, blocks, strict=True) for part in pair)
+    return b"\x78\x01" + body + struct.pack(">I", zlib.adler32(data))
 
 
 def _type_and_size(kind: int, size: int) -> bytes:

@@ -8,12 +8,14 @@ all, and the largest slice is a few megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
-from adescent.ledger.files import sync_folder, write_new
+from adescent.ledger.files import remove, rename, sync_folder, write_new
 from adescent.ledger.objects import GitObject
 from adescent.ledger.packfile import Entry, Pack, joined, pack_of, read_index
 
@@ -25,6 +27,8 @@ LEVELS = ((128, 128 * 2**10), (1024, 2**20), (8192, 8 * 2**20))
 """A pack is of the first level whose bounds (objects, bytes) it is below; beyond the last it is left alone."""
 SLICE_BYTES = (512 * 2**10, 16 * 2**20, 16 * 2**20)
 """How many bytes of packs one slice of a level takes on."""
+PASSING_BYTES = 64 * 2**10
+"""Packs of single commits below this are surely written anew, and not compressed before."""
 RECENT_BYTES = 4 * 2**20
 """How much of what was added is remembered until it is written anew; the rest is read back."""
 
@@ -53,24 +57,26 @@ class _Held:
 class PackFolder:
     """``objects/pack`` of a repository. Whoever calls a method that writes holds the ledger's file lock."""
 
-    def __init__(self, folder: Path, *, sync: bool, read: Callable[[bytes], GitObject]) -> None:
+    def __init__(self, folder: str, *, sync: bool, read: Callable[[bytes], GitObject]) -> None:
         self._folder = folder
         self._sync = sync
         self._read = read
-        self._unfinished = {suffix: folder / f"tmp_ledger{suffix}" for suffix in (".pack", ".idx")}
         self._since_look = 0
         self._files: frozenset[str] = frozenset()
         self._known: dict[str, _Held] = {}
-        self._recent: dict[bytes, GitObject] = {}
+        self._recent: dict[str, Sequence[GitObject]] = {}
         self._recent_bytes = 0
 
     def add(self, objects: Sequence[GitObject]) -> None:
         """Keep objects in a pack of their own; on return they are there, and on disk where that is asked for."""
-        self._put(pack_of(objects))
+        size = sum(len(made.data) for made in objects)
+        pack = pack_of(objects, passing=size < PASSING_BYTES and len(objects) < LEVELS[0][0])
+        self._put(pack)
+        self._known[pack.name] = _Held(pack.name, len(objects), len(pack.data), time.time_ns())
         self._since_look += 1
-        self._recent_bytes += sum(len(made.data) for made in objects)
+        self._recent_bytes += size
         if self._recent_bytes <= RECENT_BYTES:
-            self._recent.update((made.id, made) for made in objects)
+            self._recent[pack.name] = objects
 
     def slice_due(self) -> bool:
         """Whether enough has been added to look what has gathered, or the last look found something."""
@@ -96,39 +102,41 @@ class PackFolder:
     def _look(self) -> list[_Held]:
         """The packs in the folder, oldest first. A pack's name stands for its content, so each is looked at once."""
         self._since_look = 0
-        self._files = frozenset(path.name for path in self._folder.iterdir())
+        self._files = frozenset(os.listdir(self._folder))  # noqa: PTH208 - names are wanted, not paths
         names = [file[:-4] for file in self._files if file.endswith(".idx")]
         ours = [name for name in names if f"{name}.pack" in self._files and f"{name}.keep" not in self._files]
         self._known = {name: self._known.get(name) or self._looked_at(name) for name in ours}
         return sorted(self._known.values(), key=lambda pack: pack.written)
 
     def _looked_at(self, name: str) -> _Held:
-        status = (self._folder / f"{name}.pack").stat()
-        with (self._folder / f"{name}.idx").open("rb") as file:
+        status = Path(self._folder, f"{name}.pack").stat()
+        with Path(self._folder, f"{name}.idx").open("rb") as file:
             file.seek(COUNT_AT)
             count = int.from_bytes(file.read(4), "big")
         return _Held(name, count, status.st_size, status.st_mtime_ns)
 
     def _entries(self, pack: _Held) -> list[Entry]:
-        return read_index((self._folder / f"{pack.name}.idx").read_bytes())
+        return read_index(Path(self._folder, f"{pack.name}.idx").read_bytes())
 
     def _rewritten(self, packs: list[_Held]) -> Pack:
         """One pack with deltas; oldest first, so that later objects find what they changed."""
-        names = dict.fromkeys(name for pack in packs for name, _, _ in self._entries(pack))
-        rewritten = pack_of((self._recent.get(name) or self._read(name) for name in names), deltas=True)
+        rewritten = pack_of(dict.fromkeys(made for pack in packs for made in self._objects(pack)))
         self._recent.clear()
         self._recent_bytes = 0
         return rewritten
+
+    def _objects(self, pack: _Held) -> Iterable[GitObject]:
+        return self._recent.get(pack.name) or [self._read(name) for name, _, _ in self._entries(pack)]
 
     def _joined(self, packs: list[_Held]) -> Pack:
         """One pack of several bodies. What a body before holds already is left out, since git wants no object twice."""
         parts: list[tuple[bytes, list[Entry]]] = []
         seen: set[bytes] = set()
         for pack in packs:
-            data, entries = (self._folder / f"{pack.name}.pack").read_bytes(), self._entries(pack)
+            data, entries = Path(self._folder, f"{pack.name}.pack").read_bytes(), self._entries(pack)
             names = [name for name, _, _ in entries]
             if not seen.isdisjoint(names):
-                rest = pack_of((self._read(name) for name in names if name not in seen), deltas=True)
+                rest = pack_of(self._read(name) for name in names if name not in seen)
                 data, entries = rest.data, read_index(rest.index)
             parts.append((data, entries))
             seen.update(names)
@@ -141,13 +149,14 @@ class PackFolder:
         going = ["multi-pack-index", *(name + suffix for name in names for suffix in (".idx", *BESIDE_A_PACK, ".pack"))]
         for file in going:
             if file in self._files:
-                (self._folder / file).unlink(missing_ok=True)
+                remove(f"{self._folder}/{file}")
 
     def _put(self, pack: Pack) -> None:
         """The index makes a pack visible, so it gets its name last."""
         for suffix, data in ((".pack", pack.data), (".idx", pack.index)):
-            write_new(self._unfinished[suffix], data, sync=self._sync)
-            self._unfinished[suffix].rename(self._folder / (pack.name + suffix))
+            unfinished = f"{self._folder}/ledger{suffix}.new"
+            write_new(unfinished, data, sync=self._sync)
+            rename(unfinished, f"{self._folder}/{pack.name}{suffix}")
         if self._sync:
             sync_folder(self._folder)
 

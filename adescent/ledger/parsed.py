@@ -6,7 +6,7 @@ An object's name is its content, so what was parsed stays true for ever; only me
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 from adescent.errors import LedgerCorrupt
@@ -18,6 +18,8 @@ from adescent.ledger.objects import GitCommit, GitObject, Kind, read_commit, rea
 __all__ = ["ParsedObjects"]
 
 T = TypeVar("T")
+Entries = Mapping[str, bytes]
+"""File name → object name."""
 
 REMEMBERED_BYTES = 64 * 2**20
 OVERHEAD_BYTES = 200
@@ -36,7 +38,7 @@ class ParsedObjects:
         """A commit."""
         return self._parsed(name, "commit", read_commit)
 
-    def folders(self, tip: bytes | None) -> Mapping[str, bytes]:
+    def folders(self, tip: bytes | None) -> Entries:
         """Folder → its tree, at a commit; empty before the first."""
         return {} if tip is None else self._tree(self.commit(tip).tree)
 
@@ -69,8 +71,8 @@ class ParsedObjects:
         self.remember(key, held, OVERHEAD_BYTES * len(held))
         return held
 
-    def grown(self, tip: bytes | None, blobs: Mapping[str, bytes]) -> tuple[list[GitObject], bytes]:
-        """The tree of a commit with some artifacts' blobs replaced: the objects to write, and the root's name.
+    def grown(self, tip: bytes | None, blobs: Mapping[str, bytes]) -> tuple[dict[GitObject, Entries], bytes]:
+        """The tree of a commit with some artifacts' blobs replaced: the trees with their entries, and the root's name.
 
         Each tree is built once, however many of its entries change.
         """
@@ -78,29 +80,20 @@ class ParsedObjects:
         changes: dict[str, dict[str, bytes]] = {}
         for artifact_id, blob in blobs.items():
             changes.setdefault(shard_of(artifact_id), {})[file_name(artifact_id)] = blob
-        objects: list[GitObject] = []
+        trees: dict[GitObject, Entries] = {}
         for shard, files in changes.items():
-            held = self._tree(folders[shard]) if shard in folders else {}
-            tree = write_tree({**held, **files}, of="blob")
+            entries = {**(self._tree(folders[shard]) if shard in folders else {}), **files}
+            tree = write_tree(entries, of="blob")
             folders[shard] = tree.id
-            objects.append(tree)
+            trees[tree] = entries
         root = write_tree(folders, of="tree")
-        return [*objects, root], root.id
+        return {**trees, root: folders}, root.id
 
     def knows(self, name: bytes) -> bool:
         """Whether this object has been read or written here, and so need not be written again."""
         return name in self._known
 
-    def remember_written(self, objects: Sequence[GitObject], artifacts: Mapping[bytes, Evolvable]) -> None:
-        """What was just published, so that it is not read back; ``artifacts`` by the names of their blobs."""
-        for written in objects:
-            if written.kind == "blob":
-                value: object = artifacts[written.id]
-            else:
-                value = read_tree(written.data) if written.kind == "tree" else read_commit(written.data)
-            self.remember(written.id, value, len(written.data))
-
-    def _tree(self, name: bytes) -> Mapping[str, bytes]:
+    def _tree(self, name: bytes) -> Entries:
         return self._parsed(name, "tree", read_tree)
 
     def _parsed(self, name: bytes, kind: Kind, parse: Callable[[bytes], T]) -> T:

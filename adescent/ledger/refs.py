@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from pathlib import Path
 
 from adescent.errors import LedgerCorrupt
-from adescent.ledger.files import sync_folder, write_new
+from adescent.ledger.files import read_small, remove, rename, sync_folder, write_new
 from adescent.ledger.keeper import Move, RefMoved
 
 __all__ = ["Branches"]
 
-NEXT_FILE = "ledger.next"
 FOREIGN_LOCK_SECONDS = 1.0
 """How long a lock that is not the ledger's is respected: git programs hold one for milliseconds."""
 FOREIGN_LOCK_PAUSE = 0.01
@@ -27,18 +25,18 @@ _LINE = re.compile(rb"([0-9a-f]{40})\s*\Z")
 
 
 class Branches:
-    """The branches of a repository. Whoever calls `move` holds the ledger's file lock."""
+    """The branches of the repository in a folder. Whoever calls `move` holds the ledger's file lock."""
 
-    def __init__(self, repository: Path, *, sync: bool) -> None:
-        self._folder = repository / "refs" / "heads"
-        self._packed = repository / "packed-refs"
-        self._next = repository / NEXT_FILE
+    def __init__(self, folder: str, *, sync: bool) -> None:
+        self._folder = f"{folder}/refs/heads"
+        self._packed = f"{folder}/packed-refs"
+        self._next = f"{folder}/ledger.next"
         self._sync = sync
 
     def read(self, branch: str) -> bytes | None:
         """The commit a branch is at, or None where there is none. Raises LedgerCorrupt for a file that names none."""
         try:
-            line = (self._folder / branch).read_bytes()
+            line = read_small(f"{self._folder}/{branch}")
         except FileNotFoundError:
             return self._read_packed(branch)
         if (found := _LINE.match(line)) is None:
@@ -50,7 +48,8 @@ class Branches:
     def _read_packed(self, branch: str) -> bytes | None:
         """`git gc` moves branches from files of their own into one table."""
         try:
-            lines = self._packed.read_bytes().splitlines()
+            with open(self._packed, "rb") as file:  # noqa: PTH123 - a string, as all paths here
+                lines = file.read().splitlines()
         except FileNotFoundError:
             return None
         wanted = b" refs/heads/" + branch.encode()
@@ -58,31 +57,32 @@ class Branches:
 
     def move(self, move: Move) -> None:
         """Let a branch go from ``move.old`` to ``move.new``. Raises RefMoved when it is elsewhere."""
-        target = self._folder / move.branch
-        lock = self._folder / f"{move.branch}.lock"
-        self._drop_own_leftover(lock)
+        branch = f"{self._folder}/{move.branch}"
+        lock = f"{branch}.lock"
+        if os.path.lexists(self._next):
+            self._drop_leftover(lock)
         write_new(self._next, move.new.hex().encode() + b"\n", sync=self._sync, mode=0o644)
         self._acquire(lock)
         try:
             if self.read(move.branch) != move.old:
                 raise RefMoved
-            lock.rename(target)
+            rename(lock, branch)
         except BaseException:
-            lock.unlink(missing_ok=True)
+            remove(lock)
             raise
-        self._next.unlink()
+        remove(self._next)
         if self._sync:
             sync_folder(self._folder)
 
-    def _drop_own_leftover(self, lock: Path) -> None:
-        """A lock that is the file prepared for it was ours, and whoever made it died: the file lock is held here."""
+    def _drop_leftover(self, lock: str) -> None:
+        """Whoever prepared a move before died. A lock that is the prepared file was theirs, and nobody's now."""
         try:
-            if self._next.samefile(lock):
-                lock.unlink()
+            if os.path.samefile(self._next, lock):  # noqa: PTH121 - a string, as all paths here
+                remove(lock)
         except FileNotFoundError:
             pass
 
-    def _acquire(self, lock: Path) -> None:
+    def _acquire(self, lock: str) -> None:
         """Give the prepared file the lock's name: it is there whole or not at all."""
         deadline = time.monotonic() + FOREIGN_LOCK_SECONDS
         while True:
@@ -93,6 +93,6 @@ class Branches:
                 if time.monotonic() < deadline:
                     time.sleep(FOREIGN_LOCK_PAUSE)
                 else:
-                    lock.unlink(missing_ok=True)
+                    remove(lock)
             else:
                 return

@@ -29,7 +29,7 @@ def ensure_repository(path: Path, *, sync: bool) -> None:
         raise LedgerError(f"{path} is a file: give the ledger a folder of its own.")
     path.mkdir(parents=True, exist_ok=True)
     _refuse_other_files(path)
-    with file_lock(path / LOCK_FILE):
+    with file_lock(str(path / LOCK_FILE)):
         if not (path / "HEAD").exists():
             _create(path, sync=sync)
 
@@ -46,8 +46,8 @@ def _create(path: Path, *, sync: bool) -> None:
         (path / folder).mkdir(parents=True, exist_ok=True)
     for name, content in FILES.items():
         unfinished = path / f"{name}.new"
-        write_new(unfinished, content, sync=sync, mode=0o644)
+        write_new(str(unfinished), content, sync=sync, mode=0o644)
         unfinished.rename(path / name)
     if sync:
         for folder in ("objects", "refs", ".", ".."):
-            sync_folder(path / folder)
+            sync_folder(str(path / folder))

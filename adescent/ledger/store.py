@@ -54,13 +54,14 @@ class _Repository:
 
     def __init__(self, folder: Path, *, sync: bool) -> None:
         self._folder = folder
-        self._branches = Branches(folder, sync=sync)
-        self._packs = PackFolder(folder / "objects" / "pack", sync=sync, read=self._read_any)
+        self._lock = str(folder / LOCK_FILE)
+        self._branches = Branches(str(folder), sync=sync)
+        self._packs = PackFolder(f"{folder}/objects/pack", sync=sync, read=self._read_any)
         self._database: pygit2.Odb | None = None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        with _disk(self._folder), file_lock(self._folder / LOCK_FILE):
+        with _disk(self._folder), file_lock(self._lock):
             yield
 
     def tip(self, branch: str) -> bytes | None:

@@ -38,18 +38,19 @@ _ARTIFACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 @define
 class _Draft:
-    """Objects and moves of one operation at one time (seconds since 1970), not yet published."""
+    """What one operation wants to publish.
 
-    objects: dict[bytes, GitObject] = field(factory=dict)
-    artifacts: dict[bytes, Evolvable] = field(factory=dict)
+    The objects, each with what it says; where branches go; and when that is, in seconds since 1970.
+    """
+
+    objects: dict[GitObject, object] = field(factory=dict)
     moves: list[Move] = field(factory=list)
     seconds: int = field(factory=lambda: int(time.time()))
 
     def add_blob(self, artifact: Evolvable) -> bytes:
         """Take the artifact in; its blob's name."""
         blob = git_object("blob", encode(artifact))
-        self.objects[blob.id] = blob
-        self.artifacts[blob.id] = artifact
+        self.objects[blob] = artifact
         return blob.id
 
 
@@ -257,19 +258,21 @@ class VersionedLedger:
     def _advance(self, drafted: _Draft, branch: str, tip: bytes | None, blobs: Mapping[str, bytes], note: Note) -> None:
         trees, root = self._parsed.grown(tip, blobs)
         parents = () if tip is None else (tip,)
-        commit = write_commit(GitCommit(root, parents, write_note(note)), drafted.seconds)
-        drafted.objects.update((made.id, made) for made in (*trees, commit) if not self._parsed.knows(made.id))
+        said = GitCommit(root, parents, write_note(note))
+        commit = write_commit(said, drafted.seconds)
+        made = {**trees, commit: said}
+        drafted.objects.update((tree, entries) for tree, entries in made.items() if not self._parsed.knows(tree.id))
         drafted.moves.append(Move(branch, tip, commit.id))
 
     def _write(self, draft: Callable[[], tuple[_Draft, T]]) -> T:
         with self._threads, self._keeper.exclusive():
             for _ in range(ATTEMPTS):
                 drafted, result = draft()
-                objects = list(drafted.objects.values())
                 try:
-                    self._keeper.publish(objects, drafted.moves)
+                    self._keeper.publish(list(drafted.objects), drafted.moves)
                 except RefMoved:
                     continue
-                self._parsed.remember_written(objects, drafted.artifacts)
+                for written, said in drafted.objects.items():
+                    self._parsed.remember(written.id, said, len(written.data))
                 return result
         raise LedgerError("another program keeps moving the ledger's branches: leave dev and stable to the ledger.")
