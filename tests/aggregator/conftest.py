@@ -307,7 +307,7 @@ def card() -> Callable[..., EvidenceCard]:
     return _card
 
 
-def _card(base: Mapping[str, str] | None = None, version: int = 1, learnt_from: str = "", **ops: str | None) -> Any:
+def _card(base: Mapping[str, str] | None = None, version: int = 1, learnt_from: str = "", **ops: Any) -> Any:
     artifact = Evolvable("a", base or {}, version=version)
     return ScriptedRun().card(artifact, learnt_from, **ops)
 

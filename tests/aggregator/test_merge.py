@@ -60,6 +60,17 @@ async def test_a_diff_that_holds_another_stands_for_both(anyio_backend: Any, run
     assert run.evaluator.purposes()["gate"] == 1
 
 
+async def test_refused_together_the_largest_has_had_its_chance_and_the_other_gets_one(
+    anyio_backend: Any, run: Any
+) -> None:
+    seed = await run.start()
+    assert await run.outcomes(run.card(seed, x="+5"), run.card(seed, x="+5", y="-0 -1")) == [
+        "committed",
+        "below-threshold",
+    ]
+    assert run.head.state.keys() == {"seed", "x"}
+
+
 @pytest.mark.parametrize(
     ("x", "y", "ranked", "kept"),
     [("+5", "+6", "won", {"x", "y"}), ("+5", "-0", "lost", {"x"}), ("+5", "nothing", "tied", {"x"})],
@@ -276,6 +287,13 @@ async def test_a_noisy_candidate_is_screened_and_then_confirmed(anyio_backend: A
     assert run.merger.held_out("a") == 1.0
 
 
+async def test_every_measurement_has_as_many_repeats_as_the_run_wants(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start(noisy=True, eval_repeats=2, acceptance=BetaAcceptance(confirm_repeats=2))
+    assert await run.outcomes(run.card(seed, x="+5 +6 +7 +8 +9")) == ["committed"]
+    repeats = [repeats for _, _, repeats in run.evaluator.measured]
+    assert repeats == [range(2), range(2), range(2, 6), range(2, 6)]
+
+
 async def test_a_lucky_first_look_is_found_out(anyio_backend: Any, run: Any) -> None:
     known = run.evaluator.score
     run.evaluator.score = lambda artifact, task, repeat: (
@@ -283,3 +301,12 @@ async def test_a_lucky_first_look_is_found_out(anyio_backend: Any, run: Any) -> 
     )
     seed = await run.start(noisy=True)
     assert await run.outcomes(run.card(seed, x="lucky")) == ["tie"]
+
+
+async def test_how_many_candidates_were_kept(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start()
+    assert run.merger.acceptance_rate("a") == 0.5
+    await run.merge(run.card(seed, x="+5"))
+    await run.merge(run.card(run.head, y="-0"))
+    await run.merge(run.card(run.head, z="-1"))
+    assert run.merger.acceptance_rate("a") == 2 / 5

@@ -97,6 +97,7 @@ async def test_a_rival_that_beats_newer_text_replaces_it(anyio_backend: Any, run
     base = await _overtaken(run)
     assert await run.outcomes(run.card(base, "6", text="+5 +6 mine")) == ["committed"]
     assert run.head.state["text"] == "+5 +6 mine"
+    assert run.evaluator.wave_tasks == [("t6",)] * 2  # its own look, and no part in the others'
 
 
 @pytest.mark.parametrize(("text", "outcome"), [("mine", "rebase-failed"), ("+6 mine", "tie")])

@@ -67,3 +67,17 @@ def test_every_card_of_a_union_is_in_it_and_no_other(card: Any, edits: list[dict
             )
             assert union.ops[key] == value or all(new in (old, got) for new, old, got in lines)
     assert changed(base, union.ops) == changed(changed(base, union.ops), union.ops)
+
+
+def test_texts_that_agree_only_in_pairs_are_in_each_others_way(card: Any) -> None:
+    base = {"x": "x\nx\na\na"}
+    first, second, third = (card(base, x=text) for text in ("x\nx\na", "b\nx\nx\na\na", "b\nx\nb\na\na"))
+    assert len(Union([first, third]).cards) == len(Union([second, third]).cards) == 2
+    union = Union([first, second])
+    assert union.opponents(third, union.add(third)) == (first, second)
+
+
+def test_a_text_of_another_base_is_not_merged_even_where_it_could_be(card: Any) -> None:
+    union = Union([card(BASE, text="ONE\ntwo\nthree\nfour\nfive")])
+    newer = {"text": "ONE\ntwo\nthree\nfour\nfive"}
+    assert union.add(card(newer, text="ONE\ntwo\nthree\nfour\nFIVE")) == ("text",)
