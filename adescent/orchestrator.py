@@ -21,7 +21,14 @@ from adescent.evolution import async_evolve, evolve
 from adescent.runtime.result import EvolutionResult
 from adescent.tasks import Splits, Task
 
-__all__ = ["AgentDescent", "AsyncAgentDescent", "ForkBaseline", "async_run_fork_baseline", "run_fork_baseline"]
+__all__ = [
+    "AgentDescent",
+    "AsyncAgentDescent",
+    "ForkBaseline",
+    "async_run_fork_baseline",
+    "options_for",
+    "run_fork_baseline",
+]
 
 See = Literal["cluster", "all"]
 
@@ -62,10 +69,14 @@ def _described(domain: Domain, options: Mapping[str, Any], schedule: Schedule) -
     if options.get("schedule", schedule) != schedule or options.get("asynchronous") not in (None, schedule == "stream"):
         other = "AsyncAgentDescent" if schedule == "rounds" else "AgentDescent"
         raise OptionError(f"this runtime is schedule={schedule!r}; for the other one use {other}.")
-    return _with_domain(domain, {**options, "schedule": schedule})
+    return options_for(domain, {**options, "schedule": schedule})
 
 
-def _with_domain(domain: Domain, options: Mapping[str, Any]) -> dict[str, Any]:
+def options_for(domain: Domain, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of the front door for a domain: ``options`` and what the domain brings.
+
+    Raises OptionError where an option would replace a part of the domain.
+    """
     given = [name for name in OF_THE_DOMAIN if name in options]
     if given:
         raise OptionError(f"{', '.join(given)}: the domain brings that; use attrs.evolve(domain, …) to change it.")
@@ -165,14 +176,14 @@ async def async_run_fork_baseline(domain: Domain, *, see: See = "cluster", **opt
         raise OptionError(f"see={see!r} must be 'cluster' or 'all'.")
     if "artifact_id" in options or "max_concurrency" in options:
         raise OptionError("artifact_id=, max_concurrency=: forks are named by number and have one worker each.")
-    whole = RunConfig.from_options(domain.tasks, domain.reward, _with_domain(domain, options), "stream")
+    whole = RunConfig.from_options(domain.tasks, domain.reward, options_for(domain, options), "stream")
     splits = whole.splits()
     runs = [
         partial(
             async_evolve,
             _seen(splits.train, fork, whole.n_workers, see),
             domain.reward,
-            **_with_domain(domain, _fork_options(whole, options, splits, fork)),
+            **options_for(domain, _fork_options(whole, options, splits, fork)),
         )
         for fork in range(whole.n_workers)
     ]
