@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from adescent.ledger.files import remove, rename, sync_folder, write_new
+from adescent.ledger.files import remove, rename, sync_folder, write_unseen
 from adescent.ledger.objects import GitObject
 from adescent.ledger.packfile import Entry, Pack, joined, pack_of, read_index
 
@@ -29,6 +29,8 @@ SLICE_BYTES = (512 * 2**10, 16 * 2**20, 16 * 2**20)
 """How many bytes of packs one slice of a level takes on."""
 PASSING_BYTES = 64 * 2**10
 """Packs of single commits below this are surely written anew, and not compressed before."""
+SPARES = 4 * GATHERED_COMMITS
+"""How many files may wait to be written over: two packs' worth of commits, for processes that take turns."""
 RECENT_BYTES = 4 * 2**20
 """How much of what was added is remembered until it is written anew; the rest is read back."""
 
@@ -55,10 +57,15 @@ class _Held:
 
 
 class PackFolder:
-    """``objects/pack`` of a repository. Whoever calls a method that writes holds the ledger's file lock."""
+    """``objects/pack`` of a repository; files that have served there wait in another folder to be written over.
 
-    def __init__(self, folder: str, *, sync: bool, read: Callable[[bytes], GitObject]) -> None:
+    Whoever calls a method that writes holds the ledger's file lock.
+    """
+
+    def __init__(self, folder: str, *, spares: str, sync: bool, read: Callable[[bytes], GitObject]) -> None:
         self._folder = folder
+        self._spares = spares
+        self._spare: list[str] = []
         self._sync = sync
         self._read = read
         self._since_look = 0
@@ -103,6 +110,7 @@ class PackFolder:
         """The packs in the folder, oldest first. A pack's name stands for its content, so each is looked at once."""
         self._since_look = 0
         self._files = frozenset(os.listdir(self._folder))  # noqa: PTH208 - names are wanted, not paths
+        self._spare = os.listdir(self._spares)  # noqa: PTH208 - as above
         names = [file[:-4] for file in self._files if file.endswith(".idx")]
         ours = [name for name in names if f"{name}.pack" in self._files and f"{name}.keep" not in self._files]
         self._known = {name: self._known.get(name) or self._looked_at(name) for name in ours}
@@ -145,20 +153,34 @@ class PackFolder:
     def _replace(self, packs: list[_Held], by: Pack) -> None:
         """First the new pack is there, then the old ones go, index first: at no time does an object have no pack."""
         self._put(by)
-        names = [pack.name for pack in packs if pack.name != by.name]
-        going = ["multi-pack-index", *(name + suffix for name in names for suffix in (".idx", *BESIDE_A_PACK, ".pack"))]
-        for file in going:
-            if file in self._files:
-                remove(f"{self._folder}/{file}")
+        remove(f"{self._folder}/multi-pack-index")
+        for pack in packs:
+            if pack.name != by.name:
+                for suffix in (".idx", *BESIDE_A_PACK, ".pack"):
+                    if pack.name + suffix in self._files:
+                        self._retire(pack.name + suffix, small=pack.level == 0)
+
+    def _retire(self, file: str, *, small: bool) -> None:
+        if small and len(self._spare) < SPARES:
+            rename(f"{self._folder}/{file}", f"{self._spares}/{file}")
+            self._spare.append(file)
+        else:
+            remove(f"{self._folder}/{file}")
 
     def _put(self, pack: Pack) -> None:
         """The index makes a pack visible, so it gets its name last."""
         for suffix, data in ((".pack", pack.data), (".idx", pack.index)):
-            unfinished = f"{self._folder}/ledger{suffix}.new"
-            write_new(unfinished, data, sync=self._sync)
-            rename(unfinished, f"{self._folder}/{pack.name}{suffix}")
+            unseen = f"{self._spares}/{self._spare.pop() if self._spare else 'new'}"
+            write_unseen(unseen, data, sync=self._sync)
+            rename(unseen, f"{self._folder}/{pack.name}{suffix}")
         if self._sync:
             sync_folder(self._folder)
+
+    def close(self) -> None:
+        """Leave no file but packs and their indexes."""
+        for file in os.listdir(self._spares):  # noqa: PTH208 - names are wanted, not paths
+            remove(f"{self._spares}/{file}")
+        self._spare.clear()
 
 
 def _first_of(packs: list[_Held], size: int) -> list[_Held]:

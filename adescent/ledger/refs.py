@@ -12,7 +12,7 @@ import re
 import time
 
 from adescent.errors import LedgerCorrupt
-from adescent.ledger.files import read_small, remove, rename, sync_folder, write_new
+from adescent.ledger.files import read_small, remove, rename, sync_folder, write_unseen
 from adescent.ledger.keeper import Move, RefMoved
 
 __all__ = ["Branches"]
@@ -31,6 +31,7 @@ class Branches:
         self._folder = f"{folder}/refs/heads"
         self._packed = f"{folder}/packed-refs"
         self._next = f"{folder}/ledger.next"
+        self._old = f"{folder}/ledger.old"
         self._sync = sync
 
     def read(self, branch: str) -> bytes | None:
@@ -59,28 +60,48 @@ class Branches:
         """Let a branch go from ``move.old`` to ``move.new``. Raises RefMoved when it is elsewhere."""
         branch = f"{self._folder}/{move.branch}"
         lock = f"{branch}.lock"
-        if os.path.lexists(self._next):
-            self._drop_leftover(lock)
-        write_new(self._next, move.new.hex().encode() + b"\n", sync=self._sync, mode=0o644)
+        self._drop_leftovers(lock)
+        write_unseen(self._next, move.new.hex().encode() + b"\n", sync=self._sync)
         self._acquire(lock)
         try:
             if self.read(move.branch) != move.old:
                 raise RefMoved
+            self._keep_old_file(branch)
             rename(lock, branch)
         except BaseException:
             remove(lock)
             raise
-        remove(self._next)
+        self._recycle_old_file()
         if self._sync:
             sync_folder(self._folder)
 
-    def _drop_leftover(self, lock: str) -> None:
-        """Whoever prepared a move before died. A lock that is the prepared file was theirs, and nobody's now."""
+    def _drop_leftovers(self, lock: str) -> None:
+        """Whoever prepared the last move may have died: a lock that is the prepared file was theirs, and nobody's now."""
         try:
             if os.path.samefile(self._next, lock):  # noqa: PTH121 - a string, as all paths here
                 remove(lock)
         except FileNotFoundError:
             pass
+
+    def _keep_old_file(self, branch: str) -> None:
+        try:
+            os.link(branch, self._old)
+        except FileExistsError:
+            remove(self._old)
+            self._keep_old_file(branch)
+        except FileNotFoundError:  # a new branch, or one that is in the table only
+            pass
+
+    def _recycle_old_file(self) -> None:
+        """The next move is prepared in the file the branch was before this one."""
+        try:
+            rename(self._old, self._next)
+        except FileNotFoundError:
+            remove(self._next)
+
+    def close(self) -> None:
+        """Leave no file but the branches."""
+        remove(self._next)
 
     def _acquire(self, lock: str) -> None:
         """Give the prepared file the lock's name: it is there whole or not at all."""

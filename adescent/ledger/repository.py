@@ -6,18 +6,19 @@ from pathlib import Path
 
 from adescent.errors import LedgerError
 from adescent.ledger.filelock import file_lock
-from adescent.ledger.files import sync_folder, write_new
+from adescent.ledger.files import sync_folder, write_unseen
 
-__all__ = ["LOCK_FILE", "ensure_repository"]
+__all__ = ["LOCK_FILE", "SPARES_FOLDER", "ensure_repository"]
 
 LOCK_FILE = "ledger.lock"
-FOLDERS = ("objects/pack", "objects/info", "refs/heads", "refs/tags")
+SPARES_FOLDER = "ledger.spares"
+FOLDERS = (SPARES_FOLDER, "objects/pack", "objects/info", "refs/heads", "refs/tags")
 FILES = {
     "config": b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n",
     "HEAD": b"ref: refs/heads/dev\n",
 }
 """In this order: git takes a folder for a repository once it has a HEAD, so that one comes last."""
-_OWN = {LOCK_FILE, "objects", "refs", *FILES, *(f"{name}.new" for name in FILES)}
+_OWN = {LOCK_FILE, SPARES_FOLDER, "objects", "refs", *FILES, *(f"{name}.new" for name in FILES)}
 
 
 def ensure_repository(path: Path, *, sync: bool) -> None:
@@ -46,7 +47,7 @@ def _create(path: Path, *, sync: bool) -> None:
         (path / folder).mkdir(parents=True, exist_ok=True)
     for name, content in FILES.items():
         unfinished = path / f"{name}.new"
-        write_new(str(unfinished), content, sync=sync, mode=0o644)
+        write_unseen(str(unfinished), content, sync=sync)
         unfinished.rename(path / name)
     if sync:
         for folder in ("objects", "refs", ".", ".."):

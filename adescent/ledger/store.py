@@ -17,7 +17,7 @@ from adescent.ledger.keeper import Move
 from adescent.ledger.objects import GitObject, Kind
 from adescent.ledger.packing import PackFolder
 from adescent.ledger.refs import Branches
-from adescent.ledger.repository import LOCK_FILE, ensure_repository
+from adescent.ledger.repository import LOCK_FILE, SPARES_FOLDER, ensure_repository
 from adescent.ledger.versioned import VersionedLedger
 
 __all__ = ["GitLedger"]
@@ -56,7 +56,9 @@ class _Repository:
         self._folder = folder
         self._lock = str(folder / LOCK_FILE)
         self._branches = Branches(str(folder), sync=sync)
-        self._packs = PackFolder(f"{folder}/objects/pack", sync=sync, read=self._read_any)
+        self._packs = PackFolder(
+            f"{folder}/objects/pack", spares=f"{folder}/{SPARES_FOLDER}", sync=sync, read=self._read_any
+        )
         self._database: pygit2.Odb | None = None
 
     @contextmanager
@@ -121,6 +123,8 @@ class _Repository:
         with self.exclusive():
             while self._pack_slice(closing=True):
                 pass
+            self._packs.close()
+            self._branches.close()
         self._database = None
 
 
