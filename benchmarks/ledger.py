@@ -4,7 +4,7 @@
 
 All contenders take turns within one run, in windows of a fraction of a second, and each figure is the median over its
 windows: a disk that is slow for a while is so for all of them. Files that are removed make ext4 slow at creating new
-ones for minutes; so nothing is removed before the end, and a folder on a file system of its own gives steadier figures.
+ones for minutes; so nothing is cleared away before the end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Sizes:
     long_run: int
 
 
-FULL = Sizes((1, 100, 1000), 7, 0.4, 10_000)
+FULL = Sizes((1, 100, 1000), 11, 0.3, 10_000)
 QUICK = Sizes((1, 20), 2, 0.05, 400)
 
 
@@ -225,9 +226,10 @@ def compare(folder: Path, many: int, sizes: Sizes, python: str | None) -> None:
     for what in ("commit", "snapshot", "head"):
         taking_part = {name: rates[what] for name, rates in contenders.items() if what in rates}
         samples: dict[str, list[float]] = {name: [] for name in taking_part}
-        for _ in range(sizes.windows):
-            for name, rate in taking_part.items():
-                samples[name].append(rate(sizes.seconds))
+        for turn in range(sizes.windows):
+            # In another order each time, since who comes after a heavy writer finds a busy disk.
+            for name in random.Random(turn).sample(list(taking_part), len(taking_part)):
+                samples[name].append(taking_part[name](sizes.seconds))
         show(what, {name: median(sample) for name, sample in samples.items()})
     if peer:
         peer.close()

@@ -76,7 +76,7 @@ class Branches:
             sync_folder(self._folder)
 
     def _drop_leftovers(self, lock: str) -> None:
-        """Whoever prepared the last move may have died: a lock that is the prepared file was theirs, and nobody's now."""
+        """Whoever prepared the last move may have died. A lock that is the prepared file was theirs, and is void."""
         try:
             if os.path.samefile(self._next, lock):  # noqa: PTH121 - a string, as all paths here
                 remove(lock)
