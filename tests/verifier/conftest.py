@@ -91,3 +91,9 @@ class ScriptedRollouts:
 @pytest.fixture
 def rollouts() -> Any:
     return ScriptedRollouts()
+
+
+@pytest.fixture(scope="module")
+def new_rollouts() -> Any:
+    """For tests that need several, or one for each example."""
+    return ScriptedRollouts
