@@ -6,10 +6,12 @@ import contextlib
 import io
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import pytest
 from attrs import frozen
@@ -17,7 +19,9 @@ from attrs import frozen
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<source>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
+SECONDS = 60.0
+
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<source>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _SAID = re.compile(r"# → (.*)$", re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
 
@@ -51,6 +55,20 @@ def execute(block: Block, page: Path, namespace: dict[str, object]) -> str:
 
 
 @pytest.fixture
+def bounded() -> Iterator[None]:
+    """End a page that hangs; from outside, since a page runs event loops of its own."""
+
+    def give_up(signum: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"the page is not done after {SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """An empty folder to work in, from which modules can be imported, and a module to run a page in."""
     monkeypatch.chdir(tmp_path)
@@ -61,6 +79,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return page
 
 
+@pytest.mark.usefixtures("bounded")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_of_the_page_runs(page: Path, elsewhere: ModuleType) -> None:
     before = set(sys.modules)
