@@ -33,7 +33,6 @@ class Book:
         self.stable_pool: Pool | None = None
         self.history: deque[SettledCard] = deque(maxlen=HISTORY)
         self.candidates = 0
-        self.accepted = 0
         self.quiet = 0
         self._rejected: OrderedDict[tuple[str, str], End] = OrderedDict()
         self._used_repeats: OrderedDict[str, int] = OrderedDict()
@@ -52,7 +51,6 @@ class Book:
     def committed(self, head: Evolvable, pool: Pool) -> None:
         """A candidate has become the head; ``pool`` is what may stand for it."""
         self.moved(head, pool)
-        self.accepted += 1
 
     def promoted(self) -> None:
         """The head is stable now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -58,6 +58,10 @@ def violated(strategy: Strategy, head: Evolvable, diff: Diff) -> End | None:
     return End(Outcome.VIOLATES_INVARIANT, reason) if reason else None
 
 
+Suspects = Callable[[Sweep, Book, Sequence[EvidenceCard]], Awaitable[bool]]
+"""Ends those of a refused union's cards that are at fault; whether there were any."""
+
+
 class CandidateStage:
     """Turns cards into candidates and candidates into a commit, or into the reasons why there is none."""
 
@@ -69,6 +73,7 @@ class CandidateStage:
         fusion: FusionPolicy,
         verifier: Verifier,
         strategy: Strategy,
+        suspects: Suspects,
         count: Callable[[str], None],
     ) -> None:
         self._ledger = ledger
@@ -76,6 +81,7 @@ class CandidateStage:
         self._fusion = fusion
         self._verifier = verifier
         self._strategy = strategy
+        self._suspects_ended = suspects
         self._count = count
 
     async def tried(self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]) -> bool:
@@ -89,6 +95,9 @@ class CandidateStage:
         scores = await self._tournament(sweep, book, cards) if self._fusion.tournament else {}
         seen: set[str] = set()
         committed = await self._try_in_order(sweep, book, await self._candidates(cards, scores), seen)
+        if not committed and await self._suspects_ended(sweep, book, sweep.still_open(cards)):
+            others = sweep.still_open(cards)
+            committed = await self._try_in_order(sweep, book, await self._candidates(others, scores), seen)
         if not committed and not scores and (alone := sweep.still_open(cards)):
             scores = await self._cheap(book, {card.diff.id: card for card in worth_ranking(alone)})
             committed = await self._try_in_order(sweep, book, await self._candidates(cards, scores), seen)

@@ -102,7 +102,13 @@ class Merger:
         )
         self._promoter = Promoter(ledger=ledger, gate=self._gate, policy=promotion, count=count, emit=emit)
         self._stage = CandidateStage(
-            ledger=ledger, gate=self._gate, fusion=fusion, verifier=verifier, strategy=strategy, count=count
+            ledger=ledger,
+            gate=self._gate,
+            fusion=fusion,
+            verifier=verifier,
+            strategy=strategy,
+            suspects=self._suspects_ended,
+            count=count,
         )
 
     @property
@@ -164,11 +170,6 @@ class Merger:
         book = self._books.get(artifact_id)
         return Pool() if book is None or book.stable_pool is None else book.stable_pool
 
-    def acceptance_rate(self, artifact_id: str) -> float:
-        """The share of measured candidates that were kept, in (0, 1): the mean under a Beta(1, 1) prior."""
-        book = self._books.get(artifact_id)
-        return 0.5 if book is None else (1 + book.accepted) / (2 + book.candidates)
-
     # The steps --------------------------------------------------------------------------------------------------------
 
     async def _brought_to_ends(self, sweep: Sweep, book: Book) -> None:
@@ -185,7 +186,6 @@ class Merger:
         """Steps 0 to 6 on the newest head."""
         await self._follow_the_head(book)
         await self._bring_onto_head(sweep, book)
-        await self._verify_again(sweep, book)
         agreeing = await self._without_conflicts(sweep, book, [card for card in sweep.open if not card.rival])
         if await self._stage.tried(sweep, book, agreeing):
             return
@@ -226,15 +226,22 @@ class Merger:
         versions = {name: (await self._ledger.head(name)).version for name in sorted(others)}
         return VersionVector({**versions, head.id: head.version})
 
-    async def _verify_again(self, sweep: Sweep, book: Book) -> None:
-        """Rebased cards on their own tasks, in one wave; those whose task got worse end here."""
-        rebased = [card for card in sweep.rebased if not card.rival]
+    async def _suspects_ended(self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]) -> bool:
+        """Put the rebased among ``cards`` to their own tasks, in one wave; those whose task got worse end here.
+
+        Whether any did. A union is measured as a whole before it comes to this: most unions of rebased cards hold, and
+        looking at every card first would cost each merge a second wave of evaluations.
+        """
+        were_rebased = {card.id for card in sweep.rebased}
+        rebased = [card for card in cards if card.id in were_rebased]
         wave = await off_the_loop(disputed_text(rebased), partial(planned, rebased, self._eval_concurrency))
         if wave is None or violated(self._strategy, book.head, wave.union):
-            return
+            return False
         before, after = await on_own_tasks(self._evaluator, book.head, book.head.apply(wave.union), wave.tasks)
         worse = End(Outcome.REBASE_FAILED, "on the newer head its own task scores less with it than without it.")
-        sweep.settle(worsened(wave, before, after), worse)
+        at_fault = worsened(wave, before, after)
+        sweep.settle(at_fault, worse)
+        return bool(at_fault)
 
     async def _without_conflicts(
         self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]

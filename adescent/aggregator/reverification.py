@@ -1,4 +1,4 @@
-"""The end of step 1: do rebased diffs still do their own tasks good on the newer head?"""
+"""When a union with rebased diffs was refused: do they still do their own tasks good on the newer head?"""
 
 from __future__ import annotations
 

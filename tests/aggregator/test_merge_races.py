@@ -108,16 +108,18 @@ async def test_cancelled_anywhere_nothing_is_half_done(anyio_backend: Any, run: 
     assert run.merger.held_out("a") == (0.6 if run.head.version == 2 else 1.0)
 
 
-async def test_an_error_of_the_evaluator_comes_out_bare(anyio_backend: Any, run: Any) -> None:
+@pytest.mark.parametrize("failing", ["gate", "rebase", "rule"])
+async def test_an_error_of_the_evaluator_comes_out_bare(anyio_backend: Any, run: Any, failing: str) -> None:
     seed = await run.start()
     run.ledger.foreign("a", other="…")
 
     def fail(purpose: str) -> None:
-        raise RuntimeError(purpose)
+        if purpose == failing:
+            raise RuntimeError(purpose)
 
     run.evaluator.before = fail
-    with pytest.raises(RuntimeError, match="rebase"):
-        await run.merge(run.card(seed, "5", x="+5"))
+    with pytest.raises(RuntimeError, match=failing):
+        await run.merge(run.card(seed, "5", x="+5"), run.card(seed, "6", y="-0 -1"))
 
 
 # Far-reaching artifacts -----------------------------------------------------------------------------------------------

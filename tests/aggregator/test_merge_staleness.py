@@ -46,32 +46,40 @@ async def test_rebased_texts_are_merged_by_lines(anyio_backend: Any, run: Any) -
     assert run.head.state["text"] == "one +9\ntwo\nthree +5"
 
 
+async def test_a_union_of_rebased_cards_that_holds_is_not_looked_into(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start()
+    run.ledger.foreign("a", other="…")
+    assert await run.outcomes(run.card(seed, "5", x="+5"), run.card(seed, "6", y="+6")) == ["committed"] * 2
+    assert run.evaluator.wave_tasks == []
+
+
 async def test_the_wave_looks_at_the_newest_tasks_and_fits_the_concurrency(anyio_backend: Any, run: Any) -> None:
     seed = await run.start(eval_concurrency=6)
     run.ledger.foreign("a", other="…")
+    spoiler = run.card(seed, "0", spoilt="-0 -1 -2 -3 -4 -5 -6 -7")
     cards = [run.card(seed, str(number), **{f"x{number}": f"+{number}"}) for number in (5, 6, 7, 8, 9)]
-    assert await run.outcomes(*cards) == ["committed"] * 5
+    await run.merge(spoiler, *cards)
     assert run.evaluator.wave_tasks == [("t9", "t8", "t7")] * 2
 
 
 async def test_a_shared_task_is_looked_at_once(anyio_backend: Any, run: Any) -> None:
     seed = await run.start(eval_concurrency=2)
     run.ledger.foreign("a", other="…")
-    assert await run.outcomes(run.card(seed, "5", x="+5"), run.card(seed, "5", y="+6")) == ["committed"] * 2
+    await run.merge(run.card(seed, "5", x="+5"), run.card(seed, "5", y="-0 -1"))
     assert run.evaluator.wave_tasks == [("t5",)] * 2
 
 
 async def test_a_card_whose_task_got_worse_ends_and_the_others_go_on(anyio_backend: Any, run: Any) -> None:
     seed = await run.start()
     run.ledger.foreign("a", other="+9")
-    cards = run.card(seed, "5", x="+5"), run.card(seed, "9", y="+6 -9"), run.card(seed, "7", z="+7")
+    cards = run.card(seed, "5", x="+5"), run.card(seed, "9", y="+6 -9 -0 -1 -2"), run.card(seed, "7", z="+7")
     assert await run.outcomes(*cards) == ["committed", "rebase-failed", "committed"]
     assert run.head.state.keys() == {"seed", "other", "x", "z"}
 
 
 async def test_cards_at_the_head_are_not_verified_again(anyio_backend: Any, run: Any) -> None:
     seed = await run.start()
-    await run.merge(run.card(seed, "5", x="+5"))
+    await run.merge(run.card(seed, "5", x="+5"), run.card(seed, "6", y="-0 -1"))
     assert run.evaluator.wave_tasks == []
 
 
