@@ -127,7 +127,7 @@ async def _rebase_failed(run: Any) -> Any:
     await run.start()
     base = run.ledger.foreign("a", x="+5")
     run.ledger.foreign("a", x="+6")
-    return run.card(base, "6", x="+5")
+    return run.card(base, "6", x="+7")
 
 
 async def _violates_invariant(run: Any) -> Any:
