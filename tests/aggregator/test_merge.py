@@ -125,9 +125,9 @@ async def _no_op(run: Any) -> Any:
 
 async def _rebase_failed(run: Any) -> Any:
     await run.start()
-    base = run.ledger.foreign("a", x="+5")
-    run.ledger.foreign("a", x="+6")
-    return run.card(base, "6", x="+7")
+    base = run.ledger.foreign("a", text="+5")
+    run.ledger.foreign("a", text="+6")
+    return run.card(base, "6", text="+7")
 
 
 async def _violates_invariant(run: Any) -> Any:
