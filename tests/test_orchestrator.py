@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,23 @@ def test_what_the_domain_brings_is_not_given_twice(name: str) -> None:
     for make in (AgentDescent, AsyncAgentDescent, run_fork_baseline):
         with pytest.raises(OptionError, match=f"{name}: the domain brings that"):
             make(ROUTER, **options)
+
+
+def test_what_is_stable_can_be_read_with_plain_git(tmp_path: Path) -> None:
+    result = AgentDescent(ROUTER, n_workers=3, rounds=20, noise="no", run_dir=tmp_path / "run").run()
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", result.ledger, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+    for branch, version in (("stable", result.stable_version), ("dev", result.version)):
+        (name,) = git("ls-tree", "-r", "--name-only", branch).splitlines()
+        stored = json.loads(git("show", f"{branch}:{name}"))
+        assert stored["version"] == version
+    assert stored["state"] == result.state
+    assert result.stable_version > 1
+    assert result.stable_reward == result.final_reward
+    assert git("rev-list", "--count", "dev").strip() == str(len(result.log))
 
 
 # Forks ----------------------------------------------------------------------------------------------------------------
