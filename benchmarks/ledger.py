@@ -74,8 +74,8 @@ def names(many: int) -> list[str]:
 # Contenders: each gives rates by what is measured ---------------------------------------------------------------------
 
 
-def ledger(folder: Path, many: int, durability: str) -> dict[str, Rate]:
-    """The ledger itself, an artifact after the other, one line of its state changed each time."""
+def committing(folder: Path, many: int, durability: str) -> tuple[GitLedger, Callable[[], None]]:
+    """A ledger, and what commits to an artifact of it after the other, one line of its state changed each time."""
     book = GitLedger(folder, durability="durable" if durability == "durable" else "fast")
     heads = [book.register(Evolvable(name, STATE)) for name in names(many)]
     turn = 0
@@ -87,11 +87,13 @@ def ledger(folder: Path, many: int, durability: str) -> dict[str, Rate]:
         state = {**head.state, "rule-07": f"{turn:044d}"}
         heads[place] = book.commit(evolve(head, state=state), head.version, message="m", decision={"Decision": "kept"})
 
-    return {
-        "commit": rate_of(commit),
-        "snapshot": rate_of(book.snapshot),
-        "head": rate_of(lambda: book.head("a0000")),
-    }
+    return book, commit
+
+
+def ledger(folder: Path, many: int, durability: str) -> dict[str, Rate]:
+    book, commit = committing(folder, many, durability)
+    reads = {"snapshot": rate_of(book.snapshot), "head": rate_of(lambda: book.head("a0000"))}
+    return {"commit": rate_of(commit), **reads}
 
 
 def documents(name: str) -> Iterator[bytes]:
@@ -246,24 +248,36 @@ def show(what: str, figures: dict[str, float]) -> None:
 
 def long_run(folder: Path, durability: str, commits: int) -> None:
     """Many commits to ten artifacts: does the rate hold, and what lies in the folder afterwards."""
-    book = GitLedger(folder, durability="durable" if durability == "durable" else "fast")
-    heads = [book.register(Evolvable(name, STATE)) for name in names(10)]
+    _, aged = committing(folder / "aged", 10, durability)
     pauses = watch_packing()
     times, sizes = [time.perf_counter()], []
     for turn in range(commits):
-        head = heads[turn % 10]
-        heads[turn % 10] = book.commit(evolve(head, state={**STATE, "rule-07": f"{turn:044d}"}), head.version)
+        aged()
         times.append(time.perf_counter())
         if (turn + 1) % (commits // 4) == 0:
-            found = [path for path in folder.rglob("*") if path.is_file()]
+            found = [path for path in (folder / "aged").rglob("*") if path.is_file()]
             sizes.append((len(found), sum(path.stat().st_size for path in found) // 1024))
     tenth = commits // 10
     first, last = tenth / (times[tenth] - times[0]), tenth / (times[-1] - times[-1 - tenth])
     slowest = max(after - before for before, after in pairwise(times))
     print(f"\n{commits:,} commits, {durability}: first {tenth} at {first:,.0f}/s, last {tenth} at {last:,.0f}/s,")
-    print(f"  which is {last / first:.2f} x the first")
+    print(f"  which is {last / first:.2f} x the first", end="; ")
+    _, young = committing(folder / "young", 10, durability)
+    print(f"in turns with the first {tenth} of another ledger {in_turns(young, aged, tenth):.2f} x")
     print("  files and KiB at each quarter: " + ", ".join(f"{files} / {size}" for files, size in sizes))
     print(f"  longest packing {max(pauses) * 1e3:.1f} ms of {len(pauses)}, slowest commit {slowest * 1e3:.1f} ms")
+
+
+def in_turns(young: Callable[[], None], aged: Callable[[], None], commits: int) -> float:
+    """How fast the aged one is, in units of the young one, while both have the same disk."""
+    spent = {young: 0.0, aged: 0.0}
+    for turn in range(commits // 10):
+        for commit in (young, aged) if turn % 2 else (aged, young):
+            start = time.perf_counter()
+            for _ in range(10):
+                commit()
+            spent[commit] += time.perf_counter() - start
+    return spent[young] / spent[aged]
 
 
 def watch_packing() -> list[float]:

@@ -29,8 +29,8 @@ SLICE_BYTES = (512 * 2**10, 16 * 2**20, 16 * 2**20)
 """How many bytes of packs one slice of a level takes on."""
 PASSING_BYTES = 64 * 2**10
 """Packs of single commits below this are surely written anew, and not compressed before."""
-SPARES = 4 * GATHERED_COMMITS
-"""How many files may wait to be written over: two packs' worth of commits, for processes that take turns."""
+SPARES = 2 * GATHERED_COMMITS
+"""How many files wait to be written over: as many as the commits up to the next slice need."""
 RECENT_BYTES = 4 * 2**20
 """How much of what was added is remembered until it is written anew; the rest is read back."""
 
@@ -79,6 +79,7 @@ class PackFolder:
         size = sum(len(made.data) for made in objects)
         pack = pack_of(objects, passing=size < PASSING_BYTES and len(objects) < LEVELS[0][0])
         self._put(pack)
+        self._drop_surplus()
         self._known[pack.name] = _Held(pack.name, len(objects), len(pack.data), time.time_ns())
         self._since_look += 1
         self._recent_bytes += size
@@ -158,14 +159,19 @@ class PackFolder:
             if pack.name != by.name:
                 for suffix in (".idx", *BESIDE_A_PACK, ".pack"):
                     if pack.name + suffix in self._files:
-                        self._retire(pack.name + suffix, small=pack.level == 0)
+                        self._retire(pack.name + suffix)
+        if self._sync:
+            # Else a power cut might bring back the old name of a file that has been written over.
+            sync_folder(self._folder)
 
-    def _retire(self, file: str, *, small: bool) -> None:
-        if small and len(self._spare) < SPARES:
-            rename(f"{self._folder}/{file}", f"{self._spares}/{file}")
-            self._spare.append(file)
-        else:
-            remove(f"{self._folder}/{file}")
+    def _retire(self, file: str) -> None:
+        rename(f"{self._folder}/{file}", f"{self._spares}/{file}")
+        self._spare.append(file)
+
+    def _drop_surplus(self) -> None:
+        """One file a commit, because to free a file may take a disk milliseconds."""
+        if len(self._spare) > SPARES:
+            remove(f"{self._spares}/{self._spare.pop(0)}")
 
     def _put(self, pack: Pack) -> None:
         """The index makes a pack visible, so it gets its name last."""
