@@ -100,7 +100,7 @@ def decode(data: bytes, where: str) -> Evolvable:
 
 
 def _artifact(document: Mapping[str, Any]) -> Evolvable:
-    promises = document.get("contract", {})
+    promises = dict(document.get("contract", {}))
     contract = Contract(**{name: promises[name] for name in _CONTRACT_FIELDS if name in promises})
     version = document["version"]
     if type(version) is not int or version < 1 or type(contract.major) is not int:

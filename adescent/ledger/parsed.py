@@ -68,7 +68,7 @@ class ParsedObjects:
         files = self._tree(folder).items()
         named = ((name.rpartition(".")[0], blob) for name, blob in files)
         held = {artifact_id: self.artifact(blob, artifact_id) for artifact_id, blob in named}
-        self.remember(key, held, OVERHEAD_BYTES * len(held))
+        self._remember(key, held, OVERHEAD_BYTES * len(held))
         return held
 
     def grown(self, tip: bytes | None, blobs: Mapping[str, bytes]) -> tuple[dict[GitObject, Entries], bytes]:
@@ -89,19 +89,23 @@ class ParsedObjects:
         root = write_tree(folders, of="tree")
         return {**trees, root: folders}, root.id
 
-    def knows(self, name: bytes) -> bool:
+    def knows(self, made: GitObject) -> bool:
         """Whether this object has been read or written here, and so need not be written again."""
-        return name in self._known
+        return (made.kind, made.id) in self._known
+
+    def remember(self, written: GitObject, value: object) -> None:
+        """Keep what an object says that was just published, so that it is not read back."""
+        self._remember((written.kind, written.id), value, len(written.data))
 
     def _tree(self, name: bytes) -> Entries:
         return self._parsed(name, "tree", read_tree)
 
     def _parsed(self, name: bytes, kind: Kind, parse: Callable[[bytes], T]) -> T:
-        known = self._recall(name)
+        known = self._recall((kind, name))
         if known is None:
             data = self._keeper.read(name, kind)
             known = parse(data)
-            self.remember(name, known, len(data))
+            self._remember((kind, name), known, len(data))
         return cast("T", known)
 
     def _recall(self, key: object) -> object:
@@ -110,7 +114,7 @@ class ParsedObjects:
         self._known.move_to_end(key)
         return entry[0]
 
-    def remember(self, key: object, value: object, size: int) -> None:
+    def _remember(self, key: object, value: object, size: int) -> None:
         """Keep a value; what was not used for longest goes when the room is full."""
         weight = size + OVERHEAD_BYTES
         self._bytes += weight - self._known.pop(key, (None, 0))[1]

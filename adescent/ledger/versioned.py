@@ -261,7 +261,7 @@ class VersionedLedger:
         said = GitCommit(root, parents, write_note(note))
         commit = write_commit(said, drafted.seconds)
         made = {**trees, commit: said}
-        drafted.objects.update((tree, entries) for tree, entries in made.items() if not self._parsed.knows(tree.id))
+        drafted.objects.update((tree, entries) for tree, entries in made.items() if not self._parsed.knows(tree))
         drafted.moves.append(Move(branch, tip, commit.id))
 
     def _write(self, draft: Callable[[], tuple[_Draft, T]]) -> T:
@@ -273,6 +273,6 @@ class VersionedLedger:
                 except RefMoved:
                     continue
                 for written, said in drafted.objects.items():
-                    self._parsed.remember(written.id, said, len(written.data))
+                    self._parsed.remember(written, said)
                 return result
         raise LedgerError("another program keeps moving the ledger's branches: leave dev and stable to the ledger.")

@@ -124,7 +124,7 @@ def test_an_object_that_was_written_twice_is_there_once_in_a_joined_pack(
     # A second ledger knows nothing of what was written, so it writes trees that are there already.
     for version in (2, 3, 4, 5, 6):
         with closing(GitLedger(ledger.location, durability="fast")) as other:
-            other._parsed.knows = lambda name: False  # type: ignore[method-assign]
+            other._parsed.knows = lambda made: False  # type: ignore[method-assign]
             other.promote("a", version)
             other.promote("b", version)
             other.promote("c", version)
