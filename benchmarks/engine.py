@@ -3,7 +3,7 @@
     python benchmarks/engine.py                      all tables (about 15 minutes)
     python benchmarks/engine.py idle merging tail    some of them
     python benchmarks/engine.py --smoke              one quick pass, to see that it runs
-    python benchmarks/engine.py --agentdescent-python /path/to/python     the public system beside every figure
+    python benchmarks/engine.py --agentdescent-python PYTHON     the public system beside the figures
 
 Every figure is the median of several runs, each in a process of its own, and stands beside a bare loop that does the
 same waiting with nothing around it, measured in turn with it. Tasks: 400, of which 16 are held out; a rollout scores
@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ HELD_OUT = 16
 TASKS = 400
 
 
-# One measurement, in a process of its own ------------------------------------------------------------------------------
+# One measurement, in a process of its own -----------------------------------------------------------------------------
 
 
 class Stopwatch:
@@ -40,27 +41,31 @@ class Stopwatch:
         self.rollouts = 0
 
     def start(self, task_id: str) -> None:
+        """A rollout begins."""
         if not self.began and task_id in self.watched:
             self.began = time.perf_counter()
 
     def stop(self, task_id: str) -> None:
+        """A rollout ends."""
         if task_id in self.watched:
             self.ended = time.perf_counter()
             self.rollouts += 1
 
     @property
     def seconds(self) -> float:
+        """From the first beginning to the last end."""
         return self.ended - self.began
 
 
-def delays(kind: str, milliseconds: float) -> Any:
+def delays(kind: str, milliseconds: float) -> Callable[[], float]:
     """Seconds of the next rollout: always the same, or 90 % of 10 ms and 10 % of 200 ms."""
     if kind == "tail":
         import random
 
         rng = random.Random(7)
         return lambda: 0.2 if rng.random() < 0.1 else 0.01
-    return lambda: milliseconds / 1e3
+    seconds = milliseconds / 1e3
+    return lambda: seconds
 
 
 def domain(options: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def domain(options: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
 
     numbers = itertools.count(1)
     delay = delays(options["delays"], options["ms"])
-    scale = 10.0 * options["rollouts"]
+    scale: float = 10.0 * options["rollouts"]
 
     async def wait_and_count(rendered: str, task: Any) -> str:
         watch.start(task.id)
@@ -179,7 +184,7 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-AGENTDESCENT = '''
+AGENTDESCENT = """
 import itertools, json, random, sys, time, warnings
 warnings.simplefilter("ignore")
 from agentdescent import AppendRules, Task, async_evolve, evolve
@@ -208,10 +213,10 @@ else:
     r = async_evolve(tasks, reward, max_iters=o["rollouts"], **common)
 print(json.dumps({"rate": r.rollouts / r.wallclock, "rollouts": r.rollouts, "cpu": time.process_time() - cpu,
                   "commits": sum(h.committed for h in r.history), "seconds": r.wallclock}))
-'''
+"""
 
 
-# Tables -----------------------------------------------------------------------------------------------------------------
+# Tables --------------------------------------------------------------------------------------------------------------
 
 
 class Bench:
@@ -222,8 +227,8 @@ class Bench:
         self.other = other
         self.rows: list[dict[str, Any]] = []
 
-    def compare(self, label: str, variants: dict[str, dict[str, Any]], **common: Any) -> dict[str, dict[str, Any]]:
-        """Medians of each variant, measured in turn: A B C, A B C, …"""
+    def compare(self, label: str, variants: Variants, **common: Any) -> dict[str, dict[str, Any]]:
+        """Medians of each variant, measured in turn: A, B, C, A, B, C and so on."""
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
         for _ in range(self.runs):
             for name, own in variants.items():
@@ -234,6 +239,14 @@ class Bench:
         for name, row in medians.items():
             self.rows.append({"table": label, "variant": name, **common, **variants[name], **row})
         return medians
+
+
+Variants = dict[str, dict[str, Any]]
+
+
+def plain(*schedules: str) -> Variants:
+    """One variant a schedule, under its own name."""
+    return {name: {"schedule": name} for name in schedules}
 
 
 DEFAULTS: dict[str, Any] = {
@@ -254,7 +267,9 @@ def _child(options: dict[str, Any], other: str | None) -> dict[str, Any] | None:
             command = [other, "-c", AGENTDESCENT, json.dumps(options)]
         else:
             command = [sys.executable, __file__, "--one", json.dumps(options)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "TMPDIR": scratch})
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env={**os.environ, "TMPDIR": scratch}
+        )
     if done.returncode:
         raise SystemExit(f"{options}: {done.stderr[-2000:]}")
     row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -272,7 +287,7 @@ def idle(bench: Bench, smoke: bool) -> None:
     for loop in ("asyncio", "trio"):
         for workers in (8,) if smoke else (8, 64, 256):
             count = workers * (20 if smoke else 100)
-            variants = {name: {"schedule": name} for name in ("bare", "stream", "rounds")}
+            variants = plain("bare", "stream", "rounds")
             if loop == "asyncio":
                 variants |= {
                     f"agentdescent {name}": {"schedule": name, "system": "agentdescent", "rollouts": workers * 20}
@@ -288,11 +303,15 @@ def merging(bench: Bench, smoke: bool) -> None:
     for loop in ("asyncio", "trio"):
         for workers in (8,) if smoke else (8, 64):
             count = workers * (10 if smoke else 60)
-            variants = {name: {"schedule": name} for name in ("bare", "stream", "rounds")}
+            variants = plain("bare", "stream", "rounds")
             variants |= {f"{name} durable": {"schedule": name, "run_dir": True} for name in ("stream", "rounds")}
             if loop == "asyncio":
                 variants |= {
-                    f"agentdescent {name}": {"schedule": name, "system": "agentdescent", "rollouts": max(24, workers * 2)}
+                    f"agentdescent {name}": {
+                        "schedule": name,
+                        "system": "agentdescent",
+                        "rollouts": max(24, workers * 2),
+                    }
                     for name in ("stream", "rounds")
                 }
             found = bench.compare("merging", variants, loop=loop, workers=workers, rollouts=count, learn=True)
@@ -302,8 +321,8 @@ def merging(bench: Bench, smoke: bool) -> None:
 def tail(bench: Bench, smoke: bool) -> None:
     """A long tail: 90 % of rollouts take 10 ms, 10 % take 200 ms."""
     print("\nLong tail, 32 workers, every rollout proposes: rollouts/s, merged cards/s, stale share")
-    variants = {name: {"schedule": name} for name in ("bare", "stream", "rounds")}
-    found = bench.compare("tail", variants, delays="tail", learn=True, workers=32, rollouts=320 if smoke else 1600)
+    variants = plain("bare", "stream", "rounds")
+    found = bench.compare("tail", variants, delays="tail", learn=True, workers=32, rollouts=320 if smoke else 3200)
     _line("asyncio   32 workers", found, _merging_figures, floor="bare")
     ratio = found["stream"]["rate"] / found["rounds"]["rate"]
     merged = found["stream"]["merged_per_s"] / found["rounds"]["merged_per_s"]
@@ -321,11 +340,9 @@ def overhead(bench: Bench, smoke: bool) -> None:
             spent = (found[str(many)]["cpu"] - found[str(few)]["cpu"]) / (many - few)
             print(f"  {loop:8}{schedule:8}{spent * 1e6:8.1f} µs")
     print("\nA merge with a durable commit, rounds of one worker, 20 ms evaluations in one wave: wall per round")
-    common = {"schedule": "rounds", "workers": 1, "rollouts": 20 if smoke else 60}
-    found = bench.compare(
-        "merge", {"idle": {}, "merging": {"learn": True, "run_dir": True}}, **common
-    )
-    rounds = common["rollouts"]
+    rounds = 20 if smoke else 60
+    variants: Variants = {"idle": {}, "merging": {"learn": True, "run_dir": True}}
+    found = bench.compare("merge", variants, schedule="rounds", workers=1, rollouts=rounds)
     added = (found["merging"]["seconds"] - found["idle"]["seconds"]) / (rounds - 1) - 0.020
     print(f"  {found['merging']['commits']:.0f} commits; beyond rollout and evaluations: {added * 1e3:.1f} ms a merge")
 
@@ -346,12 +363,14 @@ def scale(bench: Bench, smoke: bool) -> None:
     print("\n1000 workers, 200 ms rollouts, beside a 10 ms ticker of the host; 10 000 rollouts at once")
     workers = 100 if smoke else 1000
     for loop in ("asyncio", "trio"):
-        variants = {name: {"schedule": name} for name in ("bare", "stream", "rounds")}
-        found = bench.compare("host", variants, loop=loop, workers=workers, rollouts=workers * 10, ms=200.0, ticker=True)
+        variants = plain("bare", "stream", "rounds")
+        found = bench.compare(
+            "host", variants, loop=loop, workers=workers, rollouts=workers * 10, ms=200.0, ticker=True
+        )
         told = "   ".join(f"{n} {row['rate']:6.0f}/s, {row['ticks']:.0%} of ticks" for n, row in found.items())
         print(f"  {loop:8}{told}")
     many = 1_000 if smoke else 10_000
-    variants = {name: {"schedule": name} for name in ("bare", "stream", "rounds")}
+    variants = plain("bare", "stream", "rounds")
     found = bench.compare("many", variants, workers=many, rollouts=many * 3, ms=1000.0)
     told = "   ".join(f"{n} {row['rate']:6.0f}/s, {row['peak_mib']:.0f} MiB" for n, row in found.items())
     print(f"  {many} at once, 1 s each: {told}")
