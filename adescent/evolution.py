@@ -16,6 +16,7 @@ from adescent.config import Options, RunConfig, Schedule, front_door_signature
 from adescent.errors import ContractError, RunCancelled, WrongThread
 from adescent.executors.blocking import run_blocking
 from adescent.runtime.engine import Engine
+from adescent.runtime.interrupts import interrupts_bare
 from adescent.runtime.reporting import RunStatus
 from adescent.runtime.result import EvolutionResult
 from adescent.telemetry import Event
@@ -88,17 +89,18 @@ class Evolution(AsyncContextManagerMixin):
         self._thread = threading.get_ident()
         self._engine = Engine(self._config)
         raised: Exception | None = None
-        async with anyio.create_task_group() as running:
-            running.start_soon(self._drive, self._engine, name="evolution")
-            try:
-                yield self
-            except Exception as error:  # noqa: BLE001 - raised again outside the group, bare
-                raised = error
-            else:
-                self.stop()
-                with anyio.move_on_after(LEAVING_GRACE):
-                    await self._ended.wait()
-            running.cancel_scope.cancel()
+        with interrupts_bare():
+            async with anyio.create_task_group() as running:
+                running.start_soon(self._drive, self._engine, name="evolution")
+                try:
+                    yield self
+                except Exception as error:  # noqa: BLE001 - raised again outside the group, bare
+                    raised = error
+                else:
+                    self.stop()
+                    with anyio.move_on_after(LEAVING_GRACE):
+                        await self._ended.wait()
+                running.cancel_scope.cancel()
         if raised is None and not self._asked and not isinstance(self._outcome, EvolutionResult | RunCancelled):
             raised = self._outcome
         if raised is not None:

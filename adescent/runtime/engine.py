@@ -17,6 +17,7 @@ from adescent.evolvable import Evolvable
 from adescent.executors.actors import Bound
 from adescent.rundir import RunDirectory
 from adescent.runtime.heads import HeadCell
+from adescent.runtime.interrupts import interrupts_bare
 from adescent.runtime.ledger_thread import LedgerThread
 from adescent.runtime.measuring import Measuring, figure_of
 from adescent.runtime.progress import Progress
@@ -54,8 +55,9 @@ class Engine:
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
         try:
-            async with self._run_dir() as place, self.wiring.executor, self.wiring.threads, self._watched():
-                await self.control.guard(self._live, place)
+            with interrupts_bare():
+                async with self._run_dir() as place, self.wiring.executor, self.wiring.threads, self._watched():
+                    await self.control.guard(self._live, place)
         except Exception as error:  # noqa: BLE001 - raised below: nothing could be opened, or not be closed
             self.control.fail(error)
         finally:
