@@ -132,12 +132,13 @@ class Account:
             raise BudgetExhausted("calls", calls, self._reserved)
         self._reserved -= calls
 
-    def try_call(self, purpose: Purpose) -> bool:
-        """Take one call at once; False (and `refused` set) when none is left."""
-        if self.budget.calls is not None and self.left(purpose) == 0:
+    def try_call(self, purpose: Purpose, calls: int = 1) -> bool:
+        """Take ``calls`` at once; False (and `refused` set) when so many are not left."""
+        left = self.left(purpose)
+        if left is not None and left < calls:
             self.refused = "calls"
             return False
-        self._spend(purpose, 1)
+        self._spend(purpose, calls)
         return True
 
     def hold(self, purpose: Purpose, calls: int) -> Reservation:

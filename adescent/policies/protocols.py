@@ -199,8 +199,9 @@ class EvaluationServices:
 
     ``rollout`` runs a spec in the evaluation lane, retried where that helps; ``identity`` names actors, scorer and
     sandbox, so that figures of another environment are never taken for these; ``concurrency`` bounds evaluations under
-    way; ``count`` adds to a named counter of the run. ``in_waves`` asks for measurements that may end early to be made
-    in waves of ``concurrency`` tasks, each finished before it is looked at, so that timing does not change their cost.
+    way; ``count`` adds to a named counter of the run. ``calls_each`` is what one evaluation may cost: its run, and its
+    scorer too where that is the oracle. ``in_waves`` asks for measurements that may end early to be made in waves of
+    ``concurrency`` tasks, each finished before it is looked at, so that timing does not change what they cost.
     """
 
     rollout: Callable[[RolloutSpec, Purpose], Awaitable[Result]]
@@ -210,6 +211,7 @@ class EvaluationServices:
     concurrency: int
     cache: EvalCache | None
     count: Callable[[str], None]
+    calls_each: int = 1
     in_waves: bool = False
 
 

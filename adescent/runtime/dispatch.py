@@ -87,6 +87,7 @@ class Dispatch:
     """The run's way to its executor.
 
     ``lanes`` is None where slots are never short. ``timeout`` is the limit of one rollout in seconds, or None.
+    ``calls_each`` is what one rollout may cost.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Dispatch:
         timeout: float | None,
         count: Callable[[str], None],
         seed: int,
+        calls_each: int = 1,
     ) -> None:
         self._executor = executor
         self._account = account
@@ -106,14 +108,15 @@ class Dispatch:
         self._lanes = lanes
         self._timeout = timeout
         self._count = count
+        self._calls_each = calls_each
         self._jitter = random.Random(f"{seed}:jitter")
 
     async def rollout(self, spec: RolloutSpec) -> Result:
-        """A worker's rollout, whose first call its lease has paid for."""
+        """A worker's rollout, whose first try its lease has paid for."""
         return await self._until_settled(spec, "rollout", evaluation=False)
 
     async def evaluate(self, spec: RolloutSpec, purpose: Purpose) -> Result:
-        """An evaluation, whose first call its measurement has paid for."""
+        """An evaluation, whose first try its measurement has paid for."""
         return await self._until_settled(spec, purpose, evaluation=True)
 
     async def propose(self, ask: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
@@ -124,7 +127,7 @@ class Dispatch:
                 proposal = await ask(*arguments)
             except Exception as error:
                 failure = failure_from(error, "model", "run")
-                if not await self._may_retry(failure, attempt, started, "proposal"):
+                if not await self._may_retry(failure, attempt, started, "proposal", 1):
                     raise ProposeFailed(failure) from error
             else:
                 self._health.proposed()
@@ -136,7 +139,7 @@ class Dispatch:
         if result.error is not None and result.error.transient:
             started = anyio.current_time() - result.seconds
             for attempt in range(RETRIES + 1):
-                if not await self._may_retry(result.error, attempt, started, purpose):
+                if not await self._may_retry(result.error, attempt, started, purpose, self._calls_each):
                     break
                 result = await self._once(evolve(spec, attempt=attempt + 1), evaluation)
                 if result.error is None or not result.error.transient:
@@ -164,14 +167,14 @@ class Dispatch:
         failure = Failure("infrastructure", "run", "RolloutTimeout", message)
         return Result(spec.lease_id, spec.task.id, error=failure, seconds=self._timeout, attempt=spec.attempt)
 
-    async def _may_retry(self, failure: Failure, attempt: int, started: float, purpose: Purpose) -> bool:
+    async def _may_retry(self, failure: Failure, attempt: int, started: float, purpose: Purpose, calls: int) -> bool:
         """Whether to try again, having waited and paid for it."""
         if not failure.transient or attempt >= RETRIES:
             return False
         wait = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2**attempt) * (1.0 + self._jitter.random() / 2)
         if failure.retry_after is not None:
             wait = max(wait, failure.retry_after)
-        if anyio.current_time() + wait - started > RETRY_DEADLINE or not self._account.try_call(purpose):
+        if anyio.current_time() + wait - started > RETRY_DEADLINE or not self._account.try_call(purpose, calls):
             return False
         self._count("retries")
         await anyio.sleep(wait)

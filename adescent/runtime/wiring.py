@@ -69,6 +69,7 @@ class ScoringSide:
 
     dispatch: Dispatch
     identity: str
+    calls_each: int
 
     async def evaluate(self, spec: RolloutSpec, purpose: Purpose) -> Result:
         """An evaluation by this scorer."""
@@ -156,7 +157,7 @@ class Wiring:
             return Lanes(at_once, self.rollouts_at_once, config.eval_concurrency)
         return None
 
-    def _side(self, scorer: Any, executor: Executor) -> ScoringSide:
+    def _side(self, scorer: Any, executor: Executor, calls_each: int = 1) -> ScoringSide:
         dispatch = Dispatch(
             executor,
             account=self.account,
@@ -165,15 +166,15 @@ class Wiring:
             timeout=self.config.rollout_timeout,
             count=self.count,
             seed=self.config.seed,
+            calls_each=calls_each,
         )
-        return ScoringSide(
-            dispatch, digest_of([self._name(self.config.run), self._name(scorer), sorted(self.config.hide)])
-        )
+        run = self._name(self.config.run)
+        return ScoringSide(dispatch, digest_of([run, self._name(scorer), sorted(self.config.hide)]), calls_each)
 
     def _oracle_side(self, oracle: Any) -> ScoringSide:
         if not isinstance(oracle, Ref):  # or what is wrong with it would be said of the reward
             bind(oracle, name="oracle(task, output)", arity=(2,), threads=self.threads)
-        return self._side(oracle, self._attached(oracle))
+        return self._side(oracle, self._attached(oracle), calls_each=2)  # run, and the oracle itself
 
     def _name(self, actor: Any) -> str:
         """A Ref is the same actor in every run; a plain callable is known only within this one."""
@@ -206,6 +207,7 @@ class Wiring:
             concurrency=self.config.eval_concurrency,
             cache=MemoryCache() if policies.eval_cache is None else policies.eval_cache,
             count=self.count,
+            calls_each=side.calls_each,
             in_waves=self._spending_decides,
         )
 

@@ -147,7 +147,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
 
     def _buy(self, bought: dict[str, Evaluation], purpose: Purpose, fresh: bool) -> None:
         """Pay for all of them or raise; only then can they be found and run."""
-        reservation = self._services.account.hold(purpose, len(bought))
+        reservation = self._services.account.hold(purpose, len(bought) * self._services.calls_each)
         for evaluation in bought.values():
             evaluation.reservation = reservation
         if not fresh:
@@ -217,7 +217,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
             return
         self._forget(evaluation)
         if evaluation.scope is None:
-            evaluation.reservation.give_back(1)
+            evaluation.reservation.give_back(self._services.calls_each)
         else:
             evaluation.scope.cancel()
 
@@ -239,7 +239,8 @@ class EvaluationGroup(AsyncContextManagerMixin):
             self._pullers -= 1
 
     async def _evaluate(self, evaluation: Evaluation) -> None:
-        evaluation.reservation.spend()
+        for _ in range(self._services.calls_each):
+            evaluation.reservation.spend()
         self._run += 1
         self._running.add(evaluation)
         try:
@@ -274,7 +275,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
         self._open = False
         for evaluation in self._queue:
             if evaluation.waiting:
-                evaluation.reservation.give_back(1)
+                evaluation.reservation.give_back(self._services.calls_each)
                 evaluation.settle(error=ClosedResourceError())
         for evaluation in self._running:
             evaluation.settle(error=ClosedResourceError())
