@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from adescent.ledger import MemoryLedger as MemoryLedger
     from adescent.orchestrator import AgentDescent as AgentDescent
     from adescent.orchestrator import AsyncAgentDescent as AsyncAgentDescent
+    from adescent.orchestrator import ForkBaseline as ForkBaseline
+    from adescent.orchestrator import async_run_fork_baseline as async_run_fork_baseline
     from adescent.orchestrator import run_fork_baseline as run_fork_baseline
     from adescent.policies import Outcome as Outcome
     from adescent.policies import Policies as Policies
@@ -115,6 +117,7 @@ _HOMES = {
     "Evolvable": "evolvable",
     "Failure": "workspec",
     "Figure": "runtime.result",
+    "ForkBaseline": "orchestrator",
     "FullStaleness": "aggregator",
     "GitLedger": "ledger",
     "GovernanceError": "errors",
@@ -163,6 +166,7 @@ _HOMES = {
     "VoidScore": "errors",
     "WrongThread": "errors",
     "async_evolve": "evolution",
+    "async_run_fork_baseline": "orchestrator",
     "evolve": "evolution",
     "make_splits": "tasks",
     "map_rollouts": "executors",

@@ -30,7 +30,7 @@ from attrs import asdict, frozen
 from adescent.budget import Budget
 from adescent.config import Schedule
 from adescent.domains.keywords import majority_rate
-from adescent.domains.utterances import utterances
+from adescent.domains.utterances import utterance_domain
 from adescent.evolution import async_evolve
 from adescent.orchestrator import options_for
 from adescent.stats import Interval, paired_interval
@@ -72,7 +72,7 @@ class Contrast:
 
 
 async def one_run(schedule: Schedule, workers: int, seed: int, rollouts: int, delay: float) -> Run:
-    domain = utterances(seed=seed, delay=delay)
+    domain = utterance_domain(seed=seed, delay=delay)
     splits = make_splits(domain.tasks, test_frac=TEST_FRAC, seed=seed)
     options: dict[str, Any] = {
         "schedule": schedule,

@@ -105,12 +105,13 @@ def test_what_is_stable_can_be_read_with_plain_git(tmp_path: Path) -> None:
         command = ["git", "-C", result.ledger, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
-    for branch, version in (("stable", result.stable_version), ("dev", result.version)):
+    def stored(branch: str) -> Any:
         (name,) = git("ls-tree", "-r", "--name-only", branch).splitlines()
-        stored = json.loads(git("show", f"{branch}:{name}"))
-        assert stored["version"] == version
-    assert stored["state"] == result.state
-    assert result.stable_version > 1
+        return json.loads(git("show", f"{branch}:{name}"))
+
+    assert stored("stable")["version"] == result.stable_version > 1
+    assert stored("dev")["version"] == result.version
+    assert stored("dev")["state"] == result.state
     assert result.stable_reward == result.final_reward
     assert git("rev-list", "--count", "dev").strip() == str(len(result.log))
 

@@ -65,13 +65,13 @@ class DemoOptions:
             raise OptionError("--corpus and --data are both given: keep one.")
         # Each of them loaded where it is used: the utterances take a second extra.
         if self.data is not None:
-            from adescent.domains.utterances import from_jsonl
+            from adescent.domains.utterances import jsonl_domain
 
-            return f"{self.data.name}: texts to their labels", from_jsonl(self.data, delay=self.delay)
+            return f"{self.data.name}: texts to their labels", jsonl_domain(self.data, delay=self.delay)
         if self.corpus:
-            from adescent.domains.utterances import utterances
+            from adescent.domains.utterances import utterance_domain
 
-            return "Utterances to their language", utterances(seed=self.seed, delay=self.delay)
+            return "Utterances to their language", utterance_domain(seed=self.seed, delay=self.delay)
         from adescent.domains.router import router_domain
 
         return "Texts to a label, by keyword", router_domain(seed=self.seed, delay=self.delay)

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from adescent.domains.domain import Domain
 from adescent.domains.router import route, router_domain, router_run
+from adescent.domains.utterances import jsonl_domain, utterance_domain
 
-__all__ = ["Domain", "route", "router_domain", "router_run"]
+__all__ = ["Domain", "jsonl_domain", "route", "router_domain", "router_run", "utterance_domain"]

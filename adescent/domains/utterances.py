@@ -14,12 +14,12 @@ from typing import Any
 from adescent.canonical import digest_of
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import OTHERWISE, keyword_run, majority_label, propose_keywords, words_of
-from adescent.errors import ContractError
+from adescent.errors import ContractError, OptionError
 from adescent.rewards import exact_match
 from adescent.strategies import KeyedRules
 from adescent.tasks import Task
 
-__all__ = ["LANGUAGES", "from_jsonl", "utterances"]
+__all__ = ["LANGUAGES", "jsonl_domain", "utterance_domain"]
 
 LANGUAGES = (
     "dutch",
@@ -46,17 +46,17 @@ Labelled = tuple[str, str]
 """(text, label)."""
 
 
-def utterances(per_language: int = PER_LANGUAGE, seed: int = 0, delay: float = 0.0) -> Domain:
+def utterance_domain(*, per_language: int = PER_LANGUAGE, seed: int = 0, delay: float = 0.0) -> Domain:
     """Utterances of the ``chatterbot-corpus`` package, to be routed to their language by keyword rules.
 
     Up to ``per_language`` of each of `LANGUAGES` are drawn with ``seed`` (the smallest has 45): by default 495 tasks,
     and 0.4 of them is a split of about 200. Kept are utterances of at least three words and at most 200 characters
     which occur in one language only. ``delay`` seconds are slept in each rollout.
 
-    Raises ContractError where the extra ``demo`` is not installed, or ``per_language`` is not at least 1.
+    Raises ContractError where the extra ``demo`` is not installed, OptionError for a ``per_language`` below 1.
     """
     if isinstance(per_language, bool) or not isinstance(per_language, int) or per_language < 1:
-        raise ContractError(f"per_language={per_language!r} must be a whole number of at least 1.")
+        raise OptionError(f"per_language={per_language!r} must be a whole number of at least 1.")
     by_language: defaultdict[str, list[str]] = defaultdict(list)
     for text, language in _distinct(_corpus()):
         if len(words_of(text)) >= LEAST_WORDS and len(text) <= LONGEST:
@@ -70,7 +70,7 @@ def utterances(per_language: int = PER_LANGUAGE, seed: int = 0, delay: float = 0
     return _domain(drawn, delay)
 
 
-def from_jsonl(path: str | Path, delay: float = 0.0) -> Domain:
+def jsonl_domain(path: str | Path, *, delay: float = 0.0) -> Domain:
     """The texts of a JSONL file, one ``{"text": …, "label": …}`` a line, to be routed to their labels.
 
     Blank lines are passed over, and so are further fields. A text that appears again is taken once, and one that

@@ -24,8 +24,8 @@ from adescent.domains.keywords import (
     propose_keywords,
     words_of,
 )
-from adescent.domains.utterances import LANGUAGES, from_jsonl, utterances
-from adescent.errors import ContractError
+from adescent.domains.utterances import LANGUAGES, jsonl_domain, utterance_domain
+from adescent.errors import ContractError, OptionError
 from adescent.evolution import async_evolve
 from adescent.evolvable import Diff, EvidenceCard, VersionVector
 from adescent.policies import Outcome, ProposalContext, SettledCard
@@ -149,7 +149,7 @@ async def test_a_proposal_turns_its_own_text() -> None:
 @pytest.fixture(scope="module")
 def corpus() -> Domain:
     pytest.importorskip("chatterbot_corpus")
-    return utterances()
+    return utterance_domain()
 
 
 def test_ten_languages_are_there_about_equally_often(corpus: Domain) -> None:
@@ -175,7 +175,7 @@ def test_no_text_occurs_twice_or_holds_less_than_three_words(corpus: Domain) -> 
 
 
 def test_the_same_seed_draws_the_same_tasks_and_ids_name_the_content(corpus: Domain) -> None:
-    again, other = utterances(), utterances(seed=1)
+    again, other = utterance_domain(), utterance_domain(seed=1)
     assert again.tasks == corpus.tasks
     assert other.tasks != corpus.tasks
     by_id = {task.id: task.prompt for task in corpus.tasks}
@@ -186,15 +186,15 @@ def test_the_same_seed_draws_the_same_tasks_and_ids_name_the_content(corpus: Dom
 
 @pytest.mark.parametrize("per_language", [0, -1, 1.5, True])
 def test_a_number_of_utterances_that_is_none_is_refused(per_language: Any) -> None:
-    with pytest.raises(ContractError, match="per_language"):
-        utterances(per_language=per_language)
+    with pytest.raises(OptionError, match="per_language"):
+        utterance_domain(per_language=per_language)
 
 
 @pytest.mark.parametrize("missing", ["chatterbot_corpus", "yaml"])
 def test_without_the_extra_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == missing else find_spec(name))
     with pytest.raises(ContractError, match=r"pip install 'adescent\[demo\]'"):
-        utterances()
+        utterance_domain()
 
 
 @pytest.mark.anyio
@@ -239,7 +239,7 @@ def written(path: Path, *rows: Any) -> Path:
 
 
 def test_a_file_becomes_a_domain(tmp_path: Path) -> None:
-    domain = from_jsonl(written(tmp_path, *ROWS, "", {"text": "YES text: a", "label": "yes"}))
+    domain = jsonl_domain(written(tmp_path, *ROWS, "", {"text": "YES text: a", "label": "yes"}))
     assert len(domain.tasks) == 12
     assert domain.tasks[0].prompt == "yes text a"
     assert domain.tasks[0].meta == {"gold": "yes", "cluster": "yes"}
@@ -248,7 +248,7 @@ def test_a_file_becomes_a_domain(tmp_path: Path) -> None:
 
 
 def test_a_text_under_two_labels_is_left_out(tmp_path: Path) -> None:
-    domain = from_jsonl(written(tmp_path, *ROWS, {"text": "yes text a", "label": "no"}))
+    domain = jsonl_domain(written(tmp_path, *ROWS, {"text": "yes text a", "label": "no"}))
     assert len(domain.tasks) == 11
     assert "yes text a" not in {task.prompt for task in domain.tasks}
 
@@ -266,24 +266,24 @@ def test_a_text_under_two_labels_is_left_out(tmp_path: Path) -> None:
 )
 def test_a_bad_line_is_named(line: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=message):
-        from_jsonl(written(tmp_path, *ROWS, line))
+        jsonl_domain(written(tmp_path, *ROWS, line))
 
 
 def test_too_little_to_learn_from_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=r"holds 9 texts .* at least 10"):
-        from_jsonl(written(tmp_path, *ROWS[:9]))
+        jsonl_domain(written(tmp_path, *ROWS[:9]))
     with pytest.raises(ContractError, match="one label only, 'yes'"):
-        from_jsonl(written(tmp_path, *({"text": f"yes {chr(97 + n)}", "label": "yes"} for n in range(12))))
+        jsonl_domain(written(tmp_path, *({"text": f"yes {chr(97 + n)}", "label": "yes"} for n in range(12))))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=r"absent\.jsonl cannot be read"):
-        from_jsonl(tmp_path / "absent.jsonl")
+        jsonl_domain(tmp_path / "absent.jsonl")
     (tmp_path / "latin.jsonl").write_bytes(b'{"text": "\xe9", "label": "x"}')
     with pytest.raises(ContractError, match=r"no UTF-8 text"):
-        from_jsonl(tmp_path / "latin.jsonl")
+        jsonl_domain(tmp_path / "latin.jsonl")
     with pytest.raises(ContractError, match="cannot be read"):
-        from_jsonl(tmp_path)
+        jsonl_domain(tmp_path)
 
 
 def test_nothing_is_read_before_it_is_asked_for() -> None:
