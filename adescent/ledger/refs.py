@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from pathlib import Path
 
 from adescent.errors import LedgerCorrupt
 from adescent.ledger.files import read_small, remove, rename, sync_folder, write_unseen
@@ -60,7 +61,7 @@ class Branches:
         """Let a branch go from ``move.old`` to ``move.new``. Raises RefMoved when it is elsewhere."""
         branch = f"{self._folder}/{move.branch}"
         lock = f"{branch}.lock"
-        self._drop_leftovers(lock)
+        self._drop_leftovers()
         write_unseen(self._next, move.new.hex().encode() + b"\n", sync=self._sync)
         self._acquire(lock)
         try:
@@ -75,13 +76,17 @@ class Branches:
         if self._sync:
             sync_folder(self._folder)
 
-    def _drop_leftovers(self, lock: str) -> None:
+    def _drop_leftovers(self) -> None:
         """Whoever prepared the last move may have died. A lock that is the prepared file was theirs, and is void."""
+        prepared = Path(self._next)
         try:
-            if os.path.samefile(self._next, lock):  # noqa: PTH121 - a string, as all paths here
-                remove(lock)
+            if prepared.stat().st_nlink == 1:
+                return
         except FileNotFoundError:
-            pass
+            return
+        for lock in Path(self._folder).glob("*.lock"):
+            if lock.samefile(prepared):
+                lock.unlink()
 
     def _keep_old_file(self, branch: str) -> None:
         try:
