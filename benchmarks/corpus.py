@@ -9,7 +9,7 @@ A row gives means over the seeds beside a guess, which is the most frequent lang
 median of a run's whole wall time. Below, eight workers against one: the mean difference seed by seed with its 95 %
 interval, and the ratio of the medians of the time.
 
-    python benchmarks/corpus.py                10 seeds, about five minutes
+    python benchmarks/corpus.py                20 seeds, about eight minutes
     python benchmarks/corpus.py --smoke        3 seeds and few rollouts: does it run?
     python benchmarks/corpus.py --json         one JSON object on stdout
 """
@@ -161,7 +161,7 @@ def points(difference: float, interval: Interval) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rollouts", type=int, default=1200)
     parser.add_argument("--delay", type=float, default=0.005, help="seconds a rollout waits")
     parser.add_argument("--smoke", action="store_true", help="3 seeds, 160 rollouts that do not wait")

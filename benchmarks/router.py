@@ -13,7 +13,7 @@ Every arm is measured on the whole held-out split before and after; six copies a
 budget (``fixed`` says how many calls that takes of it). A row gives the held-out reward as mean over the seeds, the
 median, and how far merge is ahead: the mean of the differences seed by seed with its 95 % interval.
 
-    python benchmarks/router.py                20 seeds, about five minutes
+    python benchmarks/router.py                20 seeds, about three minutes
     python benchmarks/router.py --smoke        3 seeds and a small budget: does it run?
     python benchmarks/router.py --json         one JSON object on stdout
 """
