@@ -33,7 +33,7 @@ GARBAGE = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-async def test_garbage_is_void_wherever_it_comes_up(rows: Any, schedule: str, garbage: Any, anyio_backend: Any) -> None:
+async def test_garbage_is_void_wherever_it_comes_up(rows: Any, schedule: Any, garbage: Any, anyio_backend: Any) -> None:
     cache = MemoryCache()
     events: list[Any] = []
 

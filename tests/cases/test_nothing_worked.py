@@ -15,7 +15,7 @@ from adescent.evolution import async_evolve, evolve
 @pytest.mark.parametrize("actor", ["propose", "run"])
 @pytest.mark.parametrize("rounds", [1, 100])
 async def test_actor_that_always_raises_is_named_with_its_causes(
-    rows: Any, actors: Any, score: Any, schedule: str, actor: str, rounds: int, anyio_backend: Any
+    rows: Any, actors: Any, score: Any, schedule: Any, actor: str, rounds: int, anyio_backend: Any
 ) -> None:
     tries = 0
 
@@ -44,7 +44,7 @@ def test_blocking_door_says_so_too(rows: Any, actors: Any, score: Any) -> None:
 
 @pytest.mark.anyio
 async def test_proposer_that_answers_with_nothing_has_worked(
-    rows: Any, actors: Any, score: Any, schedule: str, anyio_backend: Any
+    rows: Any, actors: Any, score: Any, schedule: Any, anyio_backend: Any
 ) -> None:
     async def nothing(*_: Any) -> None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -15,14 +16,14 @@ LIMIT = 30.0
 @pytest.mark.trio
 @pytest.mark.parametrize("late", [101, 150])
 async def test_one_evaluation_that_hangs_late_is_marked_and_the_run_goes_on(
-    schedule: str, late: int, score: Any, autojump_clock: Any
+    schedule: Any, late: int, score: Any, autojump_clock: Any
 ) -> None:
     runs = 0
 
     async def run(rendered: str, task: Any) -> bool:
         nonlocal runs
         runs += 1
-        await (trio.sleep_forever() if runs == late else trio.sleep(1.0))
+        await trio.sleep(math.inf if runs == late else 1.0)
         return task.prompt in rendered.split()
 
     async def propose(rendered: str, task: Any, output: object, score: Any) -> str:

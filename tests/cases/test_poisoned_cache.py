@@ -32,7 +32,7 @@ class Watched(MemoryCache):
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
 async def test_passing_failure_of_the_scorer_is_tried_again_and_never_kept_as_zero(
-    schedule: str, error: Exception, anyio_backend: Any
+    schedule: Any, error: Exception, anyio_backend: Any
 ) -> None:
     calls: Counter[str] = Counter()
     cache = Watched()
@@ -69,7 +69,7 @@ async def test_passing_failure_of_the_scorer_is_tried_again_and_never_kept_as_ze
 
 
 @pytest.mark.anyio
-async def test_failure_that_stays_is_missing_and_asked_for_again(schedule: str, anyio_backend: Any) -> None:
+async def test_failure_that_stays_is_missing_and_asked_for_again(schedule: Any, anyio_backend: Any) -> None:
     cache = Watched()
     failing = True
 

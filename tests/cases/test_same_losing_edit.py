@@ -15,7 +15,7 @@ from adescent.policies import Outcome
 @pytest.mark.anyio
 @pytest.mark.parametrize("noise", ["no", "yes"])
 async def test_losing_edit_is_evaluated_once_and_known_by_its_content_afterwards(
-    rows: Any, schedule: str, noise: Any, anyio_backend: Any
+    rows: Any, schedule: Any, noise: Any, anyio_backend: Any
 ) -> None:
     rollouts: Counter[str] = Counter()
     told: list[tuple[str, str]] = []

@@ -18,7 +18,7 @@ def alone(rendered: str, task: Any) -> float:
 
 
 @pytest.mark.anyio
-async def test_each_score_equals_the_one_it_has_alone(schedule: str, anyio_backend: Any) -> None:
+async def test_each_score_equals_the_one_it_has_alone(schedule: Any, anyio_backend: Any) -> None:
     rows = [{"id": f"t{number}", "prompt": f"lesson-{number % 16}"} for number in range(80)]
     versions: set[str] = set()
     scored = 0

@@ -22,7 +22,7 @@ def items(split: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.anyio
-async def test_scores_of_one_split_never_answer_for_another(schedule: str, anyio_backend: Any) -> None:
+async def test_scores_of_one_split_never_answer_for_another(schedule: Any, anyio_backend: Any) -> None:
     seen: Counter[tuple[str, str]] = Counter()
 
     async def run(rendered: str, task: Any) -> str:

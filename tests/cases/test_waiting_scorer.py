@@ -37,7 +37,7 @@ class Host:
 
         return on_event
 
-    async def live(self, actors: Any, score: Any, schedule: str) -> Any:
+    async def live(self, actors: Any, score: Any, schedule: Any) -> Any:
         async def waits(task: Any, output: object) -> float:
             await anyio.sleep(WAIT)
             return float(await score(task, output))
@@ -64,7 +64,7 @@ class Host:
 
 @pytest.mark.trio
 async def test_twenty_scores_ten_at_a_time_take_twice_the_wait(
-    actors: Any, score: Any, schedule: str, autojump_clock: Any
+    actors: Any, score: Any, schedule: Any, autojump_clock: Any
 ) -> None:
     host = Host()
     result = await host.live(actors, score, schedule)
@@ -74,7 +74,7 @@ async def test_twenty_scores_ten_at_a_time_take_twice_the_wait(
 
 
 @pytest.mark.anyio
-async def test_the_hosts_ticker_keeps_ticking(actors: Any, score: Any, schedule: str, anyio_backend: Any) -> None:
+async def test_the_hosts_ticker_keeps_ticking(actors: Any, score: Any, schedule: Any, anyio_backend: Any) -> None:
     host = Host()
     with anyio.fail_after(3 * TASKS * WAIT):  # one by one the three measurements alone would take so long
         await host.live(actors, score, schedule)
