@@ -37,6 +37,7 @@ from adescent.ledger.packing import PackFolder
 STATE = {f"rule-{number:02d}": "x" * 44 for number in range(16)}  # about 1 KiB as JSON
 PEER = Path(__file__).with_name("ledger_peer.py")
 PLAIN_GIT = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+STRETCH = 50
 Rate = Callable[[float], float]
 
 
@@ -51,7 +52,7 @@ class Sizes:
 
 
 FULL = Sizes((1, 100, 1000), 11, 0.3, 10_000)
-QUICK = Sizes((1, 20), 2, 0.05, 400)
+QUICK = Sizes((1, 20), 2, 0.05, 1000)
 
 
 def rate_of(operation: Callable[[], object]) -> Rate:
@@ -247,7 +248,10 @@ def show(what: str, figures: dict[str, float]) -> None:
 
 
 def long_run(folder: Path, durability: str, commits: int) -> None:
-    """Many commits to ten artifacts: does the rate hold, and what lies in the folder afterwards."""
+    """Many commits to ten artifacts: does the rate hold, and what lies in the folder afterwards.
+
+    Rates are medians over stretches of 50 commits, which hold the packing and leave out what stops a disk now and then.
+    """
     _, aged = committing(folder / "aged", 10, durability)
     pauses = watch_packing()
     times, sizes = [time.perf_counter()], []
@@ -258,31 +262,43 @@ def long_run(folder: Path, durability: str, commits: int) -> None:
             found = [path for path in (folder / "aged").rglob("*") if path.is_file()]
             sizes.append((len(found), sum(path.stat().st_size for path in found) // 1024))
     tenth = commits // 10
-    first, last = tenth / (times[tenth] - times[0]), tenth / (times[-1] - times[-1 - tenth])
+    first, last = (median_rate(stretches(part)) for part in (times[: tenth + 1], times[-1 - tenth :]))
     slowest = max(after - before for before, after in pairwise(times))
     print(f"\n{commits:,} commits, {durability}: first {tenth} at {first:,.0f}/s, last {tenth} at {last:,.0f}/s,")
     print(f"  which is {last / first:.2f} x the first", end="; ")
     _, young = committing(folder / "young", 10, durability)
     print(f"in turns with the first {tenth} of another ledger {in_turns(young, aged, tenth):.2f} x")
     print("  files and KiB at each quarter: " + ", ".join(f"{files} / {size}" for files, size in sizes))
-    print(f"  longest packing {max(pauses) * 1e3:.1f} ms of {len(pauses)}, slowest commit {slowest * 1e3:.1f} ms")
+    print(
+        f"  packing: {len(pauses)} slices, median {median(pauses) * 1e3:.1f} ms, longest {max(pauses) * 1e3:.1f} ms;"
+        f" slowest commit {slowest * 1e3:.1f} ms"
+    )
+
+
+def stretches(times: list[float]) -> list[float]:
+    """How long each stretch of commits took, given when each of them ended."""
+    return [after - before for before, after in pairwise(times[::STRETCH])]
+
+
+def median_rate(taken: list[float]) -> float:
+    return STRETCH / median(taken)
 
 
 def in_turns(young: Callable[[], None], aged: Callable[[], None], commits: int) -> float:
     """How fast the aged one is, in units of the young one, while both have the same disk."""
-    spent = {young: 0.0, aged: 0.0}
-    for turn in range(commits // 10):
+    taken: dict[Callable[[], None], list[float]] = {young: [], aged: []}
+    for turn in range(max(1, commits // STRETCH)):
         for commit in (young, aged) if turn % 2 else (aged, young):
             start = time.perf_counter()
-            for _ in range(10):
+            for _ in range(STRETCH):
                 commit()
-            spent[commit] += time.perf_counter() - start
-    return spent[young] / spent[aged]
+            taken[commit].append(time.perf_counter() - start)
+    return median_rate(taken[aged]) / median_rate(taken[young])
 
 
 def watch_packing() -> list[float]:
     """From now on, how long each packing slice takes, in seconds."""
-    pauses = [0.0]
+    pauses: list[float] = []
     pack_slice = PackFolder.pack_slice
 
     def timed(self: PackFolder, *, closing: bool = False) -> bool:
