@@ -11,7 +11,7 @@ evaluations spent after all candidates, and the true rate reached with half and 
 default spends, however many candidates that takes.
 
     python benchmarks/acceptance.py            300 runs a row, about three minutes
-    python benchmarks/acceptance.py --quick    20 runs a row
+    python benchmarks/acceptance.py --smoke    20 runs a row
     python benchmarks/acceptance.py --json     one JSON object on stdout
 """
 
@@ -243,10 +243,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300, help="simulated runs a row (300)")
     parser.add_argument("--candidates", type=int, default=200, help="candidates a run (200)")
-    parser.add_argument("--quick", action="store_true", help="20 runs a row")
+    parser.add_argument("--smoke", action="store_true", help="20 runs a row")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
     options = parser.parse_args()
-    runs = 20 if options.quick else options.runs
+    runs = 20 if options.smoke else options.runs
     if not options.json:
         print(line(HEADINGS))
 

@@ -142,7 +142,7 @@ def _tasks(lexicon: list[dict[str, str]], per_cluster: int, seed: int) -> Iterat
         for cluster, (labels, order) in enumerate(zip(lexicon, orders, strict=True)):
             order[:] = order or rng.sample(list(labels), len(labels))
             keyword = order.pop()
-            words = rng.sample(_FILLERS, _FILLERS_PER_TEXT)
+            words: list[str] = rng.sample(_FILLERS, _FILLERS_PER_TEXT)
             words.insert(rng.randrange(len(words) + 1), keyword)
             meta = {"cluster": f"c{cluster}", "gold": labels[keyword]}
             yield Task(f"c{cluster}-{number:03}", " ".join(words), meta)

@@ -62,13 +62,16 @@ class LedgerThread:
         def commit() -> Evolvable:
             return self._ledger.commit(artifact, base_version, message=message, decision=decision)
 
-        with CancelScope(shield=True):  # no deadline: the thread waits for the disk whether we do or not
-            committed = await self.call(commit)
+        committed = await self._to_the_end(commit)
         self._published(committed)
         return committed
 
     async def promote(self, artifact_id: str, version: int) -> Evolvable:
         """Make this version the one on stable, and return, as `commit` does."""
-        with CancelScope(shield=True):
-            promoted = await self.call(self._ledger.promote, artifact_id, version)
-        return promoted  # noqa: RET504 - a return inside the scope looks, to type checkers, as if it might be skipped
+        return await self._to_the_end(self._ledger.promote, artifact_id, version)
+
+    async def _to_the_end(self, method: Callable[..., T], *args: Any) -> T:
+        done: list[T] = []
+        with CancelScope(shield=True):  # no deadline: the thread waits for the disk whether we do or not
+            done.append(await self.call(method, *args))
+        return done[0]
