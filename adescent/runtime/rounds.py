@@ -97,6 +97,7 @@ class Rounds:
                 await control.guard(self._rounds)
                 workers.cancel_scope.cancel()
         finally:  # a round that was cut off has brought something all the same
+            self._source.give_back(self._round.cut_short())
             for turn in self._round.take_out():
                 self._ingest(turn)
 

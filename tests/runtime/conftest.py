@@ -48,6 +48,10 @@ class World:
         await self.before_propose()
         return task.prompt
 
+    async def watch(self, event: Any) -> None:
+        """An ``on_event`` that keeps what it is told."""
+        self.events.append(event)
+
     async def evolve(self, schedule: str, **options: Any) -> EvolutionResult:
         """A run of this world: three rounds of four workers, unless told otherwise."""
         return await async_evolve(self.tasks, self.reward, **self.options(schedule, **options))
@@ -76,7 +80,7 @@ def schedule(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ends() -> Callable[[EvolutionResult, list[Any]], tuple[int, int]]:
     """Of a result and the events of its run: how many cards ended, and how many came in."""
     return _ends
