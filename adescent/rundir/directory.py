@@ -35,6 +35,7 @@ class RunDirectory:
         self.path = path
         self._identity = dict(identity)
         self._lock: IO[str] | None = None
+        self._given_back = False
 
     @property
     def ledger(self) -> Path:
@@ -42,7 +43,7 @@ class RunDirectory:
         return self.path / "ledger.git"
 
     def open(self) -> Self:
-        """Take the directory; `close` gives it back."""
+        """Take the directory, once; `close` gives it back, also when it is called from another thread meanwhile."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(self.path)
@@ -54,13 +55,16 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
+        if self._given_back:
+            self.close()
         return self
 
     def close(self) -> None:
         """Let others have the directory. Idempotent."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._given_back = True
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
     def __enter__(self) -> Self:
         return self.open()

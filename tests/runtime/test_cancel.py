@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import threading
@@ -402,3 +403,52 @@ async def test_cancelled_at_fifty_random_instants(
     with anyio.fail_after(BOUND):
         result = await new_world(60).evolve(schedule, run_dir=place, rounds=3)
     assert result.final_reward == 1.0
+
+
+# Natively, as hosts on asyncio may ---------------------------------------------------------------------------------
+
+
+async def cancelled_natively(function: Callable[[], Any], *, turns: int = 0, seconds: float = 0.0) -> bool:
+    task = asyncio.ensure_future(function())  # noqa: TID251 - what a host does is not for us to say
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.sleep(seconds)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=PROMPT)
+    assert done, "it is not back"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    return bool(task.cancelled())
+
+
+@pytest.mark.parametrize("options", RUNS)
+def test_native_cancellation_after_any_number_of_turns(new_world: Any, schedule: str, options: str) -> None:
+    async def host() -> None:
+        turns = random.Random(f"natively {schedule} {options}")
+        struck, after = True, 0
+        while struck:
+            world = new_world()
+            struck = await cancelled_natively(
+                lambda: world.evolve(schedule, n_workers=3, **RUNS[options]),  # noqa: B023
+                turns=after,
+            )
+            after += turns.randint(1, 9)
+        assert after > 30, "the run was over before it had begun"
+
+    asyncio.run(host())
+
+
+def test_native_cancellation_gives_the_directory_back(new_world: Any, schedule: str, tmp_path: Path) -> None:
+    async def host() -> None:
+        chance = random.Random(f"natively {schedule}")
+        for _ in range(12):
+            await cancelled_natively(
+                lambda: new_world().evolve(schedule, run_dir=tmp_path / "run", rounds=100),
+                turns=chance.randint(0, 40),
+                seconds=chance.choice([0.0, 0.01, 0.03, 0.06]),
+            )
+        with anyio.fail_after(BOUND):
+            result = await new_world().evolve(schedule, run_dir=tmp_path / "run", rounds=10)
+        assert result.final_reward == 1.0
+        assert sound(tmp_path / "run") == result.version
+
+    asyncio.run(host())
