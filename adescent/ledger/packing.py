@@ -2,8 +2,7 @@
 
 Packs have levels by what is in them. Those of single commits are the lowest: when 32 have gathered, they are written as
 one, with deltas. Of higher levels, eight are joined into one of the next, until a pack is so large that it stays as it
-is. So there are at most some fifty files beside one for every 2000 commits, an object is written about four times in
-all, and the largest slice is a few megabytes.
+is. So there are some hundred files, and two more for every 2000 commits; an object is written about four times in all.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ __all__ = ["PackFolder"]
 
 GATHERED_COMMITS = 32
 GATHERED_PACKS = 8
-LEVELS = ((128, 128 * 2**10), (1024, 2**20), (8192, 8 * 2**20))
+LEVELS = ((128, 128 * 2**10), (1024, 2**20), (8192, 4 * 2**20))
 """A pack is of the first level whose bounds (objects, bytes) it is below; beyond the last it is left alone."""
-SLICE_BYTES = (512 * 2**10, 16 * 2**20, 16 * 2**20)
+SLICE_BYTES = (512 * 2**10, 8 * 2**20, 8 * 2**20)
 """How many bytes of packs one slice of a level takes on."""
 PASSING_BYTES = 64 * 2**10
 """Packs of single commits below this are surely written anew, and not compressed before."""
-SPARES = 2 * GATHERED_COMMITS
-"""How many files wait to be written over: as many as the commits up to the next slice need."""
 RECENT_BYTES = 4 * 2**20
 """How much of what was added is remembered until it is written anew; the rest is read back."""
 
@@ -79,7 +76,6 @@ class PackFolder:
         size = sum(len(made.data) for made in objects)
         pack = pack_of(objects, passing=size < PASSING_BYTES and len(objects) < LEVELS[0][0])
         self._put(pack)
-        self._drop_surplus()
         self._known[pack.name] = _Held(pack.name, len(objects), len(pack.data), time.time_ns())
         self._since_look += 1
         self._recent_bytes += size
@@ -167,11 +163,6 @@ class PackFolder:
     def _retire(self, file: str) -> None:
         rename(f"{self._folder}/{file}", f"{self._spares}/{file}")
         self._spare.append(file)
-
-    def _drop_surplus(self) -> None:
-        """One file a commit, because to free a file may take a disk milliseconds."""
-        if len(self._spare) > SPARES:
-            remove(f"{self._spares}/{self._spare.pop(0)}")
 
     def _put(self, pack: Pack) -> None:
         """The index makes a pack visible, so it gets its name last."""

@@ -117,6 +117,15 @@ def test_git_may_collect_garbage_in_between(ledger: GitLedger, git: Git, is_soun
 
 
 @pytest.mark.usefixtures("eager")
+def test_an_index_of_gits_over_many_packs_goes_with_the_packs(ledger: GitLedger, git: Git, is_sound: Sound) -> None:
+    commit_some(ledger, 6)
+    git(ledger.location, "multi-pack-index", "write")
+    commit_some(ledger, 30)
+    is_sound(ledger.location)
+    assert len(git(ledger.location, "rev-list", "dev").split()) == 39
+
+
+@pytest.mark.usefixtures("eager")
 def test_an_object_that_was_written_twice_is_there_once_in_a_joined_pack(
     ledger: GitLedger, git: Git, tmp_path: Path
 ) -> None:

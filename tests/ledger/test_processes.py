@@ -106,6 +106,14 @@ def test_threads_lose_no_update_in_memory() -> None:
     assert ledger.head("counter").state == {"count": "400"}
 
 
+@pytest.fixture(autouse=True)
+def threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
 def run_in_threads(ledgers: list[VersionedLedger] | list[GitLedger] | list[MemoryLedger], times: int) -> None:
     start = Barrier(len(ledgers), timeout=30)
 
