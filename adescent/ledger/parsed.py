@@ -89,10 +89,6 @@ class ParsedObjects:
         root = write_tree(folders, of="tree")
         return {**trees, root: folders}, root.id
 
-    def knows(self, made: GitObject) -> bool:
-        """Whether this object has been read or written here, and so need not be written again."""
-        return (made.kind, made.id) in self._known
-
     def remember(self, written: GitObject, value: object) -> None:
         """Keep what an object says that was just published, so that it is not read back."""
         self._remember((written.kind, written.id), value, len(written.data))

@@ -24,6 +24,9 @@ __all__ = ["GitLedger"]
 
 Durability = Literal["durable", "fast"]
 
+READ_ATTEMPTS = 5
+"""How often packs are opened anew for an object that was not found in them."""
+
 _KINDS: dict[int, Kind] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _log = logging.getLogger(__name__)
 
@@ -77,27 +80,23 @@ class _Repository:
         return found.data
 
     def _read_any(self, name: bytes) -> GitObject:
-        oid = pygit2.Oid(raw=name)
-        try:
-            kind, data = self._read_now(oid)
-        except (KeyError, ValueError, OSError, pygit2.GitError):
-            # Another process may have put packs together since these were opened.
-            kind, data = self._read_anew(oid)
-        return GitObject(kind, data, name)
-
-    def _read_anew(self, oid: pygit2.Oid) -> tuple[Kind, bytes]:
-        self._database = None
-        try:
-            return self._read_now(oid)
-        except (KeyError, ValueError, OSError, pygit2.GitError) as error:
-            raise LedgerCorrupt(
-                f"object {oid} is missing from {self._folder} or damaged ({error}): restore the repository from a copy."
-            ) from error
+        oid, error = pygit2.Oid(raw=name), None
+        for _ in range(READ_ATTEMPTS):
+            try:
+                kind, data = self._read_now(oid)
+            except (KeyError, ValueError, OSError, pygit2.GitError) as failed:
+                # Another process may have put packs together since these were opened.
+                self._database, error = None, failed
+            else:
+                return GitObject(kind, data, name)
+        raise LedgerCorrupt(
+            f"object {oid} is missing from {self._folder} or damaged ({error}): restore the repository from a copy."
+        ) from error
 
     def _read_now(self, oid: pygit2.Oid) -> tuple[Kind, bytes]:
-        if self._database is None:
-            self._database = pygit2.Odb(str(self._folder / "objects"))
-        kind, data = self._database.read(oid)
+        database = self._database or pygit2.Odb(str(self._folder / "objects"))
+        self._database = database
+        kind, data = database.read(oid)
         return _KINDS[kind], data
 
     def publish(self, objects: Sequence[GitObject], moves: Sequence[Move]) -> None:

@@ -260,8 +260,7 @@ class VersionedLedger:
         parents = () if tip is None else (tip,)
         said = GitCommit(root, parents, write_note(note))
         commit = write_commit(said, drafted.seconds)
-        made = {**trees, commit: said}
-        drafted.objects.update((tree, entries) for tree, entries in made.items() if not self._parsed.knows(tree))
+        drafted.objects.update({**trees, commit: said})
         drafted.moves.append(Move(branch, tip, commit.id))
 
     def _write(self, draft: Callable[[], tuple[_Draft, T]]) -> T:

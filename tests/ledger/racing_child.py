@@ -13,7 +13,7 @@ from attrs import evolve
 
 from adescent.errors import CASConflict
 from adescent.evolvable import Evolvable
-from adescent.ledger import GitLedger
+from adescent.ledger import GitLedger, packing
 
 
 def count(ledger: GitLedger, times: int) -> int:
@@ -42,6 +42,9 @@ def answer(what: str, folder: str, *times: str) -> str:
 
 
 def main() -> None:
+    # Packs are put together under everybody's hands all the time.
+    packing.GATHERED_COMMITS, packing.GATHERED_PACKS = 3, 2
+    packing.LEVELS = ((12, 128 * 2**10), (40, 2**20), (100, 8 * 2**20))
     print("ready", flush=True)  # noqa: T201 - what it is for
     for line in sys.stdin:
         print(answer(*line.split()), flush=True)  # noqa: T201 - what it is for
