@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
 from inspect import Parameter, Signature
 from os import PathLike
 from pathlib import Path
@@ -224,7 +225,7 @@ class RunConfig:
         known = {f.name for f in fields(cls)} | {"asynchronous"}
         unknown = sorted(set(options) - known)
         if unknown:
-            raise OptionError(f"no option {', '.join(map(repr, unknown))}; the options are {', '.join(sorted(known))}.")
+            raise OptionError(_no_such_option(unknown[0], sorted(known)))
         given = dict(options)
         given["schedule"] = _schedule_of(given, schedule)
         _refuse_other_schedule(given)
@@ -258,6 +259,16 @@ class RunConfig:
             raise ContractError("a run needs agent=, or both run= and propose=.")
         return self
 
+    def with_rows_read(self) -> RunConfig:
+        """The same, with tasks that can be counted and gone through again, whatever they came from."""
+        rows = {name: _read(getattr(self, name)) for name in ("tasks", "held_out", "test")}
+        return evolve(self, **rows)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have been read."""
+        return sum(len(rows) for rows in (self.tasks, self.held_out, self.test) if isinstance(rows, tuple))
+
     def splits(self) -> Splits:
         """The tasks by purpose. Raises ContractError for bad ids, rows, fractions or too few tasks."""
         return make_splits(
@@ -279,6 +290,16 @@ class RunConfig:
         bounded = self.budget != Budget() or self.patience is not None
         rounds = DEFAULT_ROUNDS if self.rounds is None and not bounded else self.rounds
         return None if rounds is None else rounds * self.n_workers
+
+
+def _read(rows: Any) -> Any:
+    return tuple(rows) if isinstance(rows, Iterable) else rows
+
+
+def _no_such_option(name: str, known: list[str]) -> str:
+    alike = get_close_matches(name, known, n=1)
+    meant = f" Did you mean {alike[0]}=?" if alike else ""
+    return f"there is no option {name}=.{meant} The options are {', '.join(known)}."
 
 
 def _schedule_of(options: dict[str, Any], default: Schedule) -> Schedule:

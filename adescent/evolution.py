@@ -47,7 +47,8 @@ async def async_evolve(tasks: Any, reward: Any, **options: Unpack[Options]) -> E
     ContractError and its kin for what cannot work, before any rollout where it can be told then; an error of the
     ledger, and actors that never work, end the run and stand in ``result.error``. Cancellation passes through.
     """
-    return await Engine(RunConfig.from_options(tasks, reward, options, "stream")).run()
+    engine = await Engine.prepared(RunConfig.from_options(tasks, reward, options, "stream"))
+    return await engine.run()
 
 
 @_with_options("rounds")
@@ -59,7 +60,7 @@ def evolve(tasks: Any, reward: Any, **options: Unpack[Options]) -> EvolutionResu
     config = RunConfig.from_options(tasks, reward, options, "rounds")
 
     async def run() -> EvolutionResult:
-        return await Engine(config).run()
+        return await (await Engine.prepared(config)).run()
 
     return run_blocking(run, name="evolve()", instead="async_evolve(…)")
 
@@ -87,7 +88,7 @@ class Evolution(AsyncContextManagerMixin):
         if self._engine is not None:
             raise ContractError("an Evolution is one run: make another one to run again.")
         self._thread = threading.get_ident()
-        self._engine = Engine(self._config)
+        self._engine = await Engine.prepared(self._config)
         raised: Exception | None = None
         with interrupts_bare():
             async with anyio.create_task_group() as running:

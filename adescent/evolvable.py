@@ -47,7 +47,16 @@ def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
 
 
 class _CheckedState(dict[str, str]):
-    """Text under text keys."""
+    """Text under text keys. Strategies and proposers get it, and what they wrote into it nobody would have measured."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ContractError("a state is never changed in place: say what should change in a Diff.")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _CheckedState, (dict(self),)
 
 
 class _CheckedOps(dict[str, str | None]):
@@ -167,13 +176,13 @@ def difference(old: State, new: State) -> dict[str, str | None]:
 
 def changed(state: State, ops: Ops) -> State:
     """``state`` after ``ops``: kept keys keep their place, new ones come last in the order of the ops."""
-    merged = _CheckedState(_checked_state(state))
+    merged: dict[str, str] = dict(_checked_state(state))
     for key, value in _checked_ops(ops).items():
         if value is None:
             merged.pop(key, None)
         else:
             merged[key] = value
-    return merged
+    return _CheckedState(merged)
 
 
 class _FullEvaluator(Protocol):

@@ -158,7 +158,8 @@ def make_splits(
     """Cut ``tasks`` into splits, seeded, stratified by ``meta["cluster"]`` where tasks have one.
 
     ``held_out_frac`` lies in (0, 1), ``test_frac`` in [0, 1), their sum below 1. A split given outright is taken as it
-    is and nothing is cut for it. Raises ContractError when a fraction is out of range or a split would be empty.
+    is and nothing is cut for it. Raises ContractError when a fraction is out of range, a split would be empty, or a
+    task stands in two of them.
     """
     rest: Sequence[Task] = as_tasks(tasks)
     gate = None if held_out is None else as_tasks(held_out, "held_out")
@@ -175,7 +176,22 @@ def make_splits(
             f"{len(rest)} train, {len(gate)} held-out and {len(sealed)} test tasks: every split needs one. "
             "Give more tasks, or pass held_out= (and test=) outright."
         )
-    return Splits(tuple(rest), tuple(gate), tuple(sealed))
+    splits = Splits(tuple(rest), tuple(gate), tuple(sealed))
+    _check_disjoint(splits)
+    return splits
+
+
+def _check_disjoint(splits: Splits) -> None:
+    """A task that is learnt from must not be what decides or what reports. Splits that were given may overlap."""
+    seen: dict[str, str] = {}
+    for name in ("train", "held_out", "test"):
+        for task in getattr(splits, name):
+            other = seen.setdefault(task.digest, name)
+            if other != name:
+                raise ContractError(
+                    f"task {task.id!r} is in the {other} split and in the {name} split: give each task to one of "
+                    "tasks=, held_out= and test= only."
+                )
 
 
 def _check_fractions(held_out_frac: float, test_frac: float) -> None:

@@ -92,7 +92,7 @@ class Failure:
     """
 
     kind: FailureKind
-    stage: Literal["run", "reward", "worker"]
+    stage: Literal["run", "reward", "propose", "worker"]
     type: str
     message: str
     transient: bool = False

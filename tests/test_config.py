@@ -285,7 +285,7 @@ def settled(door: Callable[..., Any], *args: Any, **options: Any) -> Any:
         ({"run": Ref("os:system")}, RefError, "allow="),
         ({"oracle": lambda task: 0.0}, ContractError, r"oracle is .*oracle\(task, output\)"),
         ({"propose": lambda task: ""}, ContractError, "propose is .*context"),
-        ({"workers": 4}, OptionError, "'workers'.*n_workers"),
+        ({"workers": 4}, OptionError, "workers=.*Did you mean n_workers"),
         ({"asynchronous": True, "schedule": "rounds"}, OptionError, "asynchronous=True and schedule='rounds'"),
         ({"strategy": AppendRules}, OptionError, r"AppendRules\("),
         ({"parallel": ClusterParallel()}, ContractError, r"meta\['cluster'\]"),
@@ -337,5 +337,5 @@ def test_an_option_of_the_other_schedule_is_refused_with_its_replacement(
 
 
 def test_a_handle_takes_what_the_doors_take() -> None:
-    with pytest.raises(OptionError, match="'workers'"):
+    with pytest.raises(OptionError, match="workers="):
         Evolution(TASKS, nothing, run=nothing, propose=nothing, workers=4)  # type: ignore[call-arg]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -305,3 +308,20 @@ def test_a_card_is_named_by_what_it_says() -> None:
     assert one.id == card({"a": "1"}, {}).id
     assert len({one.id, card({"a": "2"}, {}).id, card({"a": "1"}, {}, version=2).id}) == 3
     assert evolve(one, before_after_delta=0.5).id == one.id
+
+
+def test_a_state_is_not_changed_in_place() -> None:
+    held = artifact({"a": "1"})
+    attempts: list[Callable[[Any], Any]] = [
+        lambda state: state.__setitem__("b", "2"),
+        lambda state: state.__delitem__("a"),
+        lambda state: state.update(b="2"),
+        lambda state: state.pop("a"),
+        lambda state: state.clear(),
+        lambda state: state.setdefault("b", "2"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ContractError, match="never changed in place"):
+            attempt(held.state)
+    assert held.state == {"a": "1"}
+    assert copy.deepcopy(held) == pickle.loads(pickle.dumps(held)) == held

@@ -205,3 +205,16 @@ def test_usages_add(a: Usage, b: Usage, c: Usage) -> None:
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
     assert a + Usage() == a
+
+
+@pytest.mark.parametrize("splits", [{"held_out": 1}, {"test": 1}, {"held_out": 1, "test": 2}])
+def test_a_task_stands_in_one_split(splits: dict[str, int]) -> None:
+    rows = [{"id": f"t{number}", "prompt": "?", "gold": number} for number in range(10)]
+    given: dict[str, Any] = {name: rows[:number] for name, number in splits.items()}
+    with pytest.raises(ContractError, match="only"):
+        make_splits(rows, **given)
+
+
+def test_splits_may_use_the_same_ids_for_other_tasks() -> None:
+    cut = make_splits([{"prompt": "a"}, {"prompt": "b"}], held_out=[{"prompt": "c"}], test=[{"prompt": "d"}])
+    assert [task.id for task in (*cut.train, *cut.held_out, *cut.test)] == ["0", "1", "0", "0"]

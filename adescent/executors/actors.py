@@ -16,7 +16,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from anyio import current_effective_deadline, get_cancelled_exc_class
@@ -25,7 +25,7 @@ from adescent.errors import AdescentError, ContractError
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
 
-__all__ = ["ActorAborted", "Bound", "bind", "contained", "is_async"]
+__all__ = ["ActorAborted", "Bound", "bind", "contained", "is_async", "parameters_of"]
 
 Bound = Callable[..., Awaitable[Any]]
 
@@ -66,6 +66,14 @@ def bind(
     return bound if taken == max(arity) else _with_fewer(bound, taken)
 
 
+def parameters_of(actor: Any) -> Collection[str]:
+    """The names of what an actor takes; none where it does not tell."""
+    try:
+        return inspect.signature(actor).parameters
+    except (TypeError, ValueError):
+        return ()
+
+
 def _arity_of(actor: Any, name: str, arity: tuple[int, ...]) -> int:
     role = name.partition("(")[0]
     if not callable(actor):
@@ -104,7 +112,9 @@ def _is_ours(actor: Any) -> bool:
 def _awaited(function: Bound) -> Bound:
     async def call(*args: Any) -> Any:
         try:
-            return await function(*args)
+            returned = await function(*args)
+            # What a plain function returned may be there to be awaited, and so may what an actor forgot to await.
+            return await returned if inspect.isawaitable(returned) else returned
         except Exception:
             raise
         except BaseException as error:
@@ -117,16 +127,14 @@ def _awaited(function: Bound) -> Bound:
 
 def _at_once(function: Callable[..., Any]) -> Bound:
     async def compute(*args: Any) -> Any:
-        returned = function(*args)
-        return await returned if inspect.isawaitable(returned) else returned
+        return function(*args)
 
     return _awaited(compute)
 
 
 def _in_thread(function: Callable[..., Any], threads: ThreadPool) -> Bound:
     async def call(*args: Any) -> Any:
-        returned = await threads.run(contained, function, *args)
-        return await returned if inspect.isawaitable(returned) else returned
+        return await threads.run(contained, function, *args)
 
     return _awaited(call)
 

@@ -21,7 +21,9 @@ _HERE = str(Path(__file__).parent)
 _PASSING = (Transient, ConnectionError, TimeoutError)
 
 
-def failure_from(error: BaseException, kind: FailureKind, stage: Literal["run", "reward", "worker"]) -> Failure:
+def failure_from(
+    error: BaseException, kind: FailureKind, stage: Literal["run", "reward", "propose", "worker"]
+) -> Failure:
     """The record of what an actor raised; `ActorAborted` is seen through."""
     cause = error.error if isinstance(error, ActorAborted) else error
     return Failure(

@@ -124,14 +124,11 @@ class Dispatch:
         started = anyio.current_time()
         for attempt in range(RETRIES + 1):
             try:
-                proposal = await ask(*arguments)
+                return await ask(*arguments)
             except Exception as error:
-                failure = failure_from(error, "model", "run")
+                failure = failure_from(error, "model", "propose")
                 if not await self._may_retry(failure, attempt, started, "proposal", 1):
                     raise ProposeFailed(failure) from error
-            else:
-                self._health.proposed()
-                return proposal
         raise AssertionError("the last attempt returns or raises")
 
     async def _until_settled(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -26,11 +27,15 @@ from adescent.runtime.result import EvolutionResult
 from adescent.runtime.services import Services, open_ledger, open_services
 from adescent.runtime.wiring import Wiring
 from adescent.runtime.worker import Worker
+from adescent.tasks import Splits
 from adescent.telemetry import Event, EventHub, RunFinished, RunStarted
 
 __all__ = ["Engine"]
 
 logger = logging.getLogger("adescent")
+
+MANY_ROWS = 300
+"""Tasks that are checked and hashed on the loop at most."""
 
 WATCHER_GRACE = 2.0
 CANCELLED_WATCHER_GRACE = 0.5
@@ -38,11 +43,11 @@ CANCELLED_WATCHER_GRACE = 0.5
 
 
 class Engine:
-    """One run. Made inside the event loop that will run it; `run` is called once."""
+    """One run. Made inside the event loop that will run it, by `prepared`; `run` is called once."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, splits: Splits) -> None:
         self.hub = EventHub()
-        self.wiring = Wiring(config, self.hub)
+        self.wiring = Wiring(config, splits, self.hub)
         self.control = self.wiring.control
         self._config = config
         self._ending = Ending()
@@ -51,6 +56,16 @@ class Engine:
         self._worker: Worker | None = None
         self._result: EvolutionResult | None = None
         self._over = False
+
+    @classmethod
+    async def prepared(cls, config: RunConfig) -> Self:
+        """An engine, nothing of which has begun. Raises ContractError and its kin for what cannot work.
+
+        Rows are gone through here, since what they come from may belong to this thread; checking and hashing many of
+        them would hold the loop.
+        """
+        config = config.with_rows_read()
+        return cls(config, await run_sync(config.splits) if config.rows > MANY_ROWS else config.splits())
 
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
@@ -107,8 +122,9 @@ class Engine:
             "splits": wiring.splits.digests,
             "seed": config.seed,
         }
-        place = await run_sync(RunDirectory(config.run_dir, identity).open)
+        place = RunDirectory(config.run_dir, identity)
         try:
+            await run_sync(place.open)
             yield place
         finally:
             place.close()

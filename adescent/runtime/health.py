@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -11,8 +13,12 @@ from adescent.workspec import Failure, Result
 
 __all__ = ["Health"]
 
+logger = logging.getLogger("adescent")
+
 CAUSES = 5
-"""Distinct causes that are kept to be listed."""
+"""Different causes of each actor that are kept to be listed."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 NEEDED = ("worker", "run", "propose")
 """Without whom a run learns nothing; the scorer is the caller's."""
@@ -33,7 +39,10 @@ class Health:
         self._count = count
         self._worked: set[str] = set()
         self._tries: Counter[str] = Counter()
-        self._causes: dict[str, dict[str, Failure]] = {}
+        self._first: dict[str, Failure] = {}
+        self.causes: Counter[str] = Counter()
+        """What went wrong in words → how often; at most `CAUSES` different ones of each actor."""
+        self._different: Counter[str] = Counter()
 
     def observe(self, result: Result) -> None:
         """A rollout or an evaluation ended."""
@@ -72,12 +81,11 @@ class Health:
         return None
 
     def _failed(self, actor: str, failure: Failure) -> None:
+        self._note(actor, failure)
         if actor in self._worked:
             return
         self._tries[actor] += 1
-        causes = self._causes.setdefault(actor, {})
-        if len(causes) < CAUSES:
-            causes.setdefault(f"{failure.type}: {failure.message}", failure)
+        self._first.setdefault(actor, failure)
         if self._tries[actor] < self._patience or self._control.stopping:
             return
         if actor == "reward":
@@ -85,18 +93,28 @@ class Health:
         else:
             self._control.break_off(self._never_worked(actor))
 
+    def _note(self, actor: str, failure: Failure) -> None:
+        """Keep the cause to be listed, and log one that is new: a run that goes on in spite of it says so."""
+        cause = f"{actor}: {failure.type}: {_ADDRESS.sub('', failure.message)}"
+        if cause not in self.causes:
+            self._different[actor] += 1
+            if self._different[actor] > CAUSES:
+                return
+            logger.warning("%s", cause)
+        self.causes[cause] += 1
+
+    def _causes_of(self, actor: str) -> tuple[str, ...]:
+        return tuple(cause.removeprefix(f"{actor}: ") for cause in self.causes if cause.startswith(f"{actor}: "))
+
     def _never_worked(self, actor: str) -> AdescentError:
-        error = ActorsNeverWorked(actor, self._tries[actor], tuple(self._causes[actor]))
-        error.__cause__ = next(iter(self._causes[actor].values())).cause
+        error = ActorsNeverWorked(actor, self._tries[actor], self._causes_of(actor))
+        error.__cause__ = self._first[actor].cause
         return error
 
     def _never_scored(self) -> ContractError:
-        causes = self._causes["reward"]
-        error = ContractError(
-            f"the scorer gave no valid score in {self._tries['reward']} calls ({'; '.join(causes)}): "
-            "it must return a number in [0, 1], or a Score."
-        )
-        error.__cause__ = next(iter(causes.values())).cause
+        causes = "; ".join(self._causes_of("reward"))
+        error = ContractError(f"the scorer gave no valid score in {self._tries['reward']} calls. {causes}")
+        error.__cause__ = self._first["reward"].cause
         return error
 
 

@@ -74,7 +74,8 @@ class EvolutionResult:
     ``rendered`` and ``state`` are the head of dev at ``version``; ``resumed_from`` is the version a run directory was
     continued at (0: a new run). ``final`` is measured anew on the held-out split, which selected; ``test`` once on the
     sealed split, which did not. ``error`` says why a run broke off (``""`` when it did not) and ``exception`` holds
-    the error itself in the process that saw it. ``under_way`` lists leases that were cut off.
+    the error itself in the process that saw it. ``causes`` says what went wrong in actors, in words, and how often (at
+    most five different causes of each). ``under_way`` lists leases that were cut off.
     """
 
     artifact_id: str
@@ -93,13 +94,14 @@ class EvolutionResult:
     resumed_from: int = 0
     rollouts: int = 0
     elapsed: float = 0.0
-    history: tuple[RoundInfo, ...] = ()
+    history: tuple[RoundInfo, ...] = field(default=(), repr=False)
     outcome_counts: Mapping[str, int] = field(factory=dict)
     fusion: Mapping[str, int] = field(factory=dict)
     counters: Mapping[str, int] = field(factory=dict)
+    causes: Mapping[str, int] = field(factory=dict)
     calls_by_purpose: Mapping[str, int] = field(factory=dict)
     ledger: str = ""
-    log: tuple[Commit, ...] = ()
+    log: tuple[Commit, ...] = field(default=(), repr=False)
     under_way: tuple[str, ...] = ()
 
     @property

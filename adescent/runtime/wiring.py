@@ -23,7 +23,7 @@ from adescent.config import RunConfig
 from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.executors import InlineExecutor, ThreadExecutor
-from adescent.executors.actors import bind, is_async
+from adescent.executors.actors import bind, is_async, parameters_of
 from adescent.executors.threads import ThreadPool
 from adescent.governance import L1SerialGate
 from adescent.policies import (
@@ -48,6 +48,7 @@ from adescent.runtime.stream import Stream
 from adescent.runtime.worker import DirectProposal, Worker, calls_per_lease
 from adescent.scheduling import AuditScheduler, DataParallel, RoundRobin
 from adescent.strategies import AppendRules
+from adescent.tasks import Splits
 from adescent.telemetry import EventHub
 from adescent.verifier import MemoryCache
 from adescent.workspec import Result, RolloutSpec
@@ -83,11 +84,11 @@ class Wiring:
     configuration cannot work.
     """
 
-    def __init__(self, config: RunConfig, hub: EventHub) -> None:
+    def __init__(self, config: RunConfig, splits: Splits, hub: EventHub) -> None:
         self.config = config
+        self.splits = splits
         self.hub = hub
         self.run_id = uuid.uuid4().hex[:12]
-        self.splits = config.splits()
         self.strategy: Strategy = config.strategy or AppendRules()
         self.artifact = self._starting_artifact()
         self.counters: Counter[str] = Counter()
@@ -102,7 +103,10 @@ class Wiring:
         self.threads: ThreadPool = getattr(self.executor, "threads", None) or ThreadPool(self.rollouts_at_once)
         self.reward = self._side(config.reward, self.executor)
         self.oracle = None if config.oracle is None else self._oracle_side(config.oracle)
-        self._propose = bind(config.propose, name=PROPOSE, arity=(4, 5), threads=self.threads, resolver=self._resolver)
+        proposer = self._resolved(config.propose)
+        # Four arguments, and the context for whoever asks for it: by the parameter's name, or by requiring a fifth.
+        arity = (5, 4) if "context" in parameters_of(proposer) else (4, 5)
+        self._propose = bind(proposer, name=PROPOSE, arity=arity, threads=self.threads)
         self.on_event = (
             None
             if config.on_event is None
@@ -128,11 +132,14 @@ class Wiring:
 
     # Actors and executors ---------------------------------------------------------------------------------------------
 
+    def _resolved(self, actor: Any) -> Any:
+        return self._resolver.resolve(actor) if isinstance(actor, Ref) else actor
+
     def _chosen_executor(self) -> Executor:
         config = self.config
         executor = config.policies.executor
         if executor is None:
-            run = self._resolver.resolve(config.run) if isinstance(config.run, Ref) else config.run
+            run = self._resolved(config.run)
             at_once = self.rollouts_at_once + config.eval_concurrency
             return InlineExecutor() if is_async(run) else ThreadExecutor(at_once)
         for name in ("run", "reward", "oracle"):

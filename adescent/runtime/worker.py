@@ -17,7 +17,7 @@ from adescent.runtime.health import Health
 from adescent.runtime.leases import Lease, Turn
 from adescent.tasks import Score, Usage
 from adescent.telemetry import Emit, RolloutFailed
-from adescent.workspec import Result, RolloutSpec
+from adescent.workspec import Failure, Result, RolloutSpec
 
 __all__ = ["DirectProposal", "Worker", "calls_per_lease"]
 
@@ -154,14 +154,22 @@ class Worker:
             self._health.propose_failed(failed.failure)
             self._failed(lease, "propose", str(failed.failure))
             return None
-        return None if proposal is None else self._as_diff(lease, proposal)
+        if proposal is None:
+            self._health.proposed()
+            return None
+        return self._as_diff(lease, proposal)
 
     def _as_diff(self, lease: Lease, proposal: Any) -> Diff | None:
         artifact = lease.snapshot.artifact
         try:
-            return self._strategy.to_diff(artifact.state, proposal, artifact.id)
+            diff = self._strategy.to_diff(artifact.state, proposal, artifact.id)
+            if not isinstance(diff, Diff):
+                raise ContractError(f"strategy.to_diff returned a {type(diff).__name__}; it must return a Diff.")
+            self._health.proposed()
+            return diff
         except ProposalError as error:
             self._count("proposals_unreadable")
+            self._health.propose_failed(Failure("model", "propose", "ProposalError", str(error), cause=error))
             self._failed(lease, "propose", str(error))
         except ContractError as error:
             self._control.fail(error)

@@ -41,7 +41,7 @@ async def on_event(event):
 async def main():
     rows = [{"id": f"t{number}", "prompt": f"lesson-{number % 40}"} for number in range(120)]
     result = await async_evolve(
-        rows, reward, run=run, propose=propose, schedule=schedule, n_workers=1, rounds=rounds, noise="no",
+        rows[40:], reward, run=run, propose=propose, schedule=schedule, n_workers=1, rounds=rounds, noise="no",
         held_out=rows[:40], run_dir=place, on_event=on_event, eval_concurrency=40,
     )
     print(json.dumps([result.version, result.resumed_from, result.final_reward]), flush=True)

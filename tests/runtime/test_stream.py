@@ -238,12 +238,13 @@ async def test_no_worker_lags_more_versions_than_it_may(
         return str(task.prompt)
 
     trained = {row["prompt"] for row in world.tasks}
-    train = {row["id"] for row in world.tasks[:30]}
+    world.tasks, held_out = world.tasks[:30], world.tasks[30:]
+    train = {row["id"] for row in world.tasks}
     await world.evolve(
         "stream",
         run=run,
         propose=propose,
-        held_out=world.tasks[30:],
+        held_out=held_out,
         n_workers=1,
         resync_on_commit=resync,
         async_ratio=async_ratio,
