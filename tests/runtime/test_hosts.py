@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,12 +23,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from adescent.budget import Budget
+from adescent.config import RunConfig
 from adescent.errors import ContractError, LoopRunning
 from adescent.evolution import evolve
 from adescent.executors import InlineExecutor, ThreadExecutor
 from adescent.ledger import MemoryLedger
 from adescent.policies import Policies
 from adescent.runtime.result import EvolutionResult
+from adescent.tasks import Splits
 from adescent.verifier import MemoryCache
 
 BOUND = 60.0
@@ -95,6 +97,33 @@ async def test_a_ticker_keeps_its_time_beside_64_workers(world: Any, schedule: s
         seconds = anyio.current_time() - started
         host.cancel_scope.cancel()
     assert ticks >= 0.8 * seconds / period
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tasks", [40, 900])
+async def test_many_tasks_are_read_here_and_hashed_elsewhere(
+    world: Any, tasks: int, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
+) -> None:
+    here = threading.get_ident()
+    read_by, hashed_by = set(), set()
+
+    def rows() -> Iterator[dict[str, str]]:
+        for number in range(tasks):
+            read_by.add(threading.get_ident())
+            yield {"prompt": f"lesson-{number % 6}"}
+
+    split = RunConfig.splits
+
+    def splits(config: RunConfig) -> Splits:
+        hashed_by.add(threading.get_ident())
+        return split(config)
+
+    monkeypatch.setattr(RunConfig, "splits", splits)
+    world.tasks = rows()
+    with anyio.fail_after(BOUND):
+        assert (await world.evolve("rounds", rounds=1)).rollouts == 4
+    assert read_by == {here}
+    assert (hashed_by == {here}) is (tasks == 40)
 
 
 @pytest.mark.anyio
