@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from attrs import evolve, field, frozen
 
 from adescent.aggregator.comparison import EXACT, Comparison, compared
-from adescent.errors import OptionError
+from adescent.errors import ContractError, OptionError
 from adescent.policies.protocols import AcceptancePolicy
 from adescent.policies.records import GateEvidence, Measurement, Outcome, Pool, Verdict
 from adescent.stats import prob_greater
@@ -24,14 +24,23 @@ More = Callable[[int], Awaitable[tuple[Measurement, Measurement]]]
 
 async def judge(policy: AcceptancePolicy, evidence: GateEvidence, more: More) -> tuple[Verdict, GateEvidence]:
     """Ask the policy, and measure more for as long as it asks for more; its last word and what it was based on."""
-    verdict = policy.decide(evidence)
+    verdict = _decided(policy, evidence)
     while verdict.decision == "measure":
         incumbent, candidate = await more(verdict.repeats)
         if not candidate.trials:  # asking again would never end
             return _refused(Outcome.UNMEASURED, "measured once more, it had no score on any task."), evidence
         evidence = evolve(evidence, incumbent=evidence.incumbent + incumbent, fresh=evidence.fresh + candidate)
-        verdict = policy.decide(evidence)
+        verdict = _decided(policy, evidence)
     return verdict, evidence
+
+
+def _decided(policy: AcceptancePolicy, evidence: GateEvidence) -> Verdict:
+    verdict = policy.decide(evidence)
+    if not isinstance(verdict, Verdict):
+        raise ContractError(
+            f"{type(policy).__name__}.decide returned a {type(verdict).__name__}; it must return a Verdict, at once."
+        )
+    return verdict
 
 
 def _probability(instance: object, attribute: object, value: float) -> None:

@@ -103,8 +103,14 @@ class RunDirectory:
         stored = _read_manifest(manifest)
         different = sorted(key for key in wanted.keys() | stored.keys() if wanted.get(key) != stored.get(key))
         if different:
-            told = (f"{key}: {stored.get(key)!r} there, {wanted.get(key)!r} here" for key in different)
-            raise RunDirMismatch(str(self.path), "; ".join(told))
+            raise RunDirMismatch(str(self.path), "; ".join(_told(key, stored, wanted) for key in different))
+
+
+def _told(key: str, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """A difference in words. Tasks are stored as digests, which tell a reader nothing."""
+    if key.endswith("tasks"):
+        return f"its {key} are others"
+    return f"{key}: {stored.get(key)!r} there, {wanted.get(key)!r} here"
 
 
 def _refuse_foreign(directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
@@ -13,9 +14,10 @@ from anyio.to_thread import run_sync
 from attrs import evolve
 
 from adescent.config import RunConfig
-from adescent.errors import LedgerError, RunDirError, UnknownArtifact
+from adescent.errors import ContractError, LedgerError, RunDirError, UnknownArtifact
 from adescent.evolvable import Evolvable
 from adescent.executors.actors import Bound
+from adescent.policies import Strategy
 from adescent.rundir import RunDirectory
 from adescent.runtime.heads import HeadCell
 from adescent.runtime.interrupts import interrupts_bare
@@ -116,13 +118,9 @@ class Engine:
         if config.run_dir is None:
             yield None
             return
-        identity = {
-            "artifact_id": config.artifact_id,
-            "strategy": repr(wiring.strategy),
-            "splits": wiring.splits.digests,
-            "seed": config.seed,
-        }
-        place = RunDirectory(config.run_dir, identity)
+        splits = {f"{name} tasks": digest for name, digest in wiring.splits.digests.items()}
+        identity = {"artifact_id": config.artifact_id, "strategy": _named(wiring.strategy), "seed": config.seed}
+        place = RunDirectory(config.run_dir, {**identity, **splits})
         try:
             await run_sync(place.open)
             yield place
@@ -284,3 +282,14 @@ class Engine:
         assert self._progress is not None
         under_way = () if self._worker is None else tuple(self._worker.under_way)
         return result_of(self.wiring, self._head, self._progress, self._ending, under_way)
+
+
+def _named(strategy: Strategy) -> str:
+    """How a run directory knows a strategy again. Raises ContractError for a name that holds in this process only."""
+    name = repr(strategy)
+    if re.search(r" at 0x[0-9a-f]+", name):
+        raise ContractError(
+            f"run_dir= needs a strategy that is known again by its repr(), and this one's is {name}: make it a "
+            "dataclass or an attrs class, or give it a __repr__ that spells its options."
+        )
+    return name

@@ -20,7 +20,7 @@ from adescent.refs import nameable
 
 __all__ = ["AppendRules", "KeyedRules"]
 
-_MARKS = re.compile(r"(?:[-*•][ \t]+)+")
+_MARKS = re.compile(r"(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)+")
 _LINE_STARTS = re.compile(r"\n(?!\n)")
 _KEY_DIGITS = 12
 
@@ -39,7 +39,7 @@ class AppendRules:
 
     A proposal is one of
 
-    * a text: one rule, however many lines it has,
+    * a text: one rule, however many lines it has, or, where it is written as a list, one rule an item,
     * a list or tuple of texts: one rule each,
     * ``{"add": …, "remove": …}``, either of them left out or again a text or a list of texts. What is removed is named
       by its text or its key.
@@ -166,8 +166,22 @@ def _by_content(texts: Iterable[str]) -> dict[str, str]:
     return {_content_key(rule): rule for rule in rules if rule}
 
 
+def _items(text: str) -> list[str]:
+    """The items of a text that is written as a list; any other text as it is. Lines without a mark go with the last."""
+    items: list[str] = []
+    for line in text.strip().splitlines():
+        mark = _MARKS.match(line)
+        if mark:
+            items.append(line[mark.end() :])
+        elif items:
+            items[-1] += "\n" + line
+        else:
+            return [text]
+    return items
+
+
 def _texts(proposed: Any) -> list[str]:
-    texts = [proposed] if isinstance(proposed, str) else proposed
+    texts = _items(proposed) if isinstance(proposed, str) else proposed
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ContractError(
             f"AppendRules takes a text, a list of texts or {{'add': …, 'remove': …}}, not {proposed!r:.80}."

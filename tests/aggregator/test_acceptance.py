@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adescent.aggregator import BetaAcceptance, judge
-from adescent.errors import OptionError
+from adescent.errors import ContractError, OptionError
 from adescent.policies import GateEvidence, Measurement, Outcome, Pool, Reading
 from adescent.stats import prob_greater
 
@@ -196,3 +196,21 @@ async def test_judging_ends_when_there_is_nothing_to_be_had(anyio_backend: Any) 
 
     verdict, _ = await judge(BetaAcceptance(), evidence(rates(5), rates(6), noisy=True), more)
     assert verdict.outcome is Outcome.UNMEASURED
+
+
+async def _more(measurements: int) -> tuple[Measurement, Measurement]:
+    raise AssertionError("nobody asked for more")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("verdict", [True, None, "accept"])
+async def test_a_policy_that_gives_no_verdict_is_told_so(anyio_backend: Any, verdict: Any) -> None:
+    class Loose:
+        def decide(self, evidence: GateEvidence) -> Any:
+            return verdict
+
+        def can_still_accept(self, evidence: GateEvidence) -> bool:
+            return True
+
+    with pytest.raises(ContractError, match=r"Loose\.decide returned a"):
+        await judge(Loose(), GateEvidence(Pool(), Measurement(())), _more)

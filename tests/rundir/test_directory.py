@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,31 @@ def test_who_is_refused_takes_nothing_away(tmp_path: Path) -> None:
         for _ in range(3):
             with pytest.raises(RunDirInUse):
                 RunDirectory(tmp_path, IDENTITY).open()
+
+
+def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
+    for attempt in range(25):
+        at_once, everybody_tried = threading.Barrier(6), threading.Barrier(6)
+        ends: list[str] = []
+
+        def take(place: Path = tmp_path / str(attempt)) -> None:
+            directory = RunDirectory(place, IDENTITY)
+            at_once.wait(10)  # noqa: B023 - the threads are gone before there is another one
+            try:
+                directory.open()
+            except RunDirError as error:
+                ends.append(type(error).__name__)  # noqa: B023
+            else:
+                ends.append("taken")  # noqa: B023
+            everybody_tried.wait(10)  # noqa: B023
+            directory.close()
+
+        threads = [threading.Thread(target=take) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert sorted(ends) == ["RunDirInUse"] * 5 + ["taken"]
 
 
 def test_closing_twice_is_closing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from attrs import evolve as changed
 
 from adescent.errors import ContractError, LedgerError, RunDirError, RunDirInUse, RunDirMismatch
 from adescent.evolution import Evolution
-from adescent.evolvable import Evolvable
+from adescent.evolvable import Diff, Evolvable
 from adescent.ledger import GitLedger, MemoryLedger
 from adescent.policies import Policies
 from adescent.runtime.result import EvolutionResult
@@ -119,7 +119,7 @@ OTHER_CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "artifact_id": {"artifact_id": "another"},
     "strategy": {"strategy": AppendRules(header="Rules")},
     "seed": {"seed": 1},
-    "splits": {"held_out_frac": 0.3},
+    "train tasks": {"held_out_frac": 0.3},
 }
 
 
@@ -129,7 +129,7 @@ async def test_another_configuration_is_refused_before_any_rollout(
 ) -> None:
     await run(world, schedule, tmp_path, rounds=1)
     world.calls.clear()
-    with pytest.raises(RunDirMismatch, match=f"{what}: "):
+    with pytest.raises(RunDirMismatch, match=what):
         await run(world, schedule, tmp_path, **OTHER_CONFIGURATIONS[what])
     assert not world.calls
 
@@ -284,3 +284,22 @@ async def test_a_ledger_that_breaks_ends_the_run_with_what_there_is(
         result = await world.evolve(schedule, policies=Policies(ledger=Full()), run_dir=tmp_path)
     assert (result.stop_reason, result.error) == ("error", "LedgerError: no space left")
     assert Evolution.load(tmp_path) == result
+
+
+class Unnameable:
+    """A strategy without a repr of its own."""
+
+    def initial(self, initial_state: Any) -> dict[str, str]:
+        return {}
+
+    def render(self, state: Any) -> str:
+        return ""
+
+    def to_diff(self, state: Any, proposal: Any, target: str) -> Diff:
+        return Diff(target, {})
+
+
+async def test_a_strategy_nobody_could_know_again_is_refused(anyio_backend: Any, tmp_path: Path, world: Any) -> None:
+    with pytest.raises(ContractError, match="__repr__"):
+        await world.evolve("rounds", strategy=Unnameable(), run_dir=tmp_path / "run")
+    assert not world.calls

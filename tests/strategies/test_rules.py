@@ -173,3 +173,20 @@ def test_a_ref_names_a_strategy_with_its_options() -> None:
     made = Resolver().resolve(Ref("adescent.strategies.rules:AppendRules", {"header": "Rules", "max_rules": 5}))
     assert made == AppendRules(header="Rules", max_rules=5)
     assert repr(made) == repr(AppendRules(header="Rules", max_rules=5)) != repr(AppendRules())
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("- one\n- two", ["one", "two"]),
+        ("1. one\n2) two\n   more of two", ["one", "two\n   more of two"]),
+        ("* one\nstill one\n\n* two", ["one\nstill one", "two"]),
+        ("one\n- not a list\n- as a whole", ["one\n- not a list\n- as a whole"]),
+        ("- one", ["one"]),
+    ],
+)
+def test_a_text_that_is_written_as_a_list_is_several_rules(text: str, rules: list[str]) -> None:
+    strategy = AppendRules()
+    state = strategy.to_diff({}, text, "a").ops
+    assert list(state.values()) == rules
+    assert strategy.to_diff({}, rules, "a").ops == state
