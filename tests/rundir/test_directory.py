@@ -50,29 +50,35 @@ def test_who_is_refused_takes_nothing_away(tmp_path: Path) -> None:
                 RunDirectory(tmp_path, IDENTITY).open()
 
 
-def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
-    for attempt in range(25):
-        at_once, everybody_tried = threading.Barrier(6), threading.Barrier(6)
-        ends: list[str] = []
+def race(place: Path, contenders: int) -> list[str]:
+    """How it ends for each of those who want the same directory at the same instant."""
+    at_once, everybody_tried = threading.Barrier(contenders), threading.Barrier(contenders)
+    ends: list[str] = []
 
-        def take(place: Path = tmp_path / str(attempt)) -> None:
-            directory = RunDirectory(place, IDENTITY)
-            at_once.wait(10)  # noqa: B023 - the threads are gone before there is another one
-            try:
-                directory.open()
-            except RunDirError as error:
-                ends.append(type(error).__name__)  # noqa: B023
-            else:
-                ends.append("taken")  # noqa: B023
-            everybody_tried.wait(10)  # noqa: B023
-            directory.close()
+    def take() -> None:
+        directory = RunDirectory(place, IDENTITY)
+        at_once.wait(10)
+        try:
+            directory.open()
+        except RunDirError as error:
+            ends.append(type(error).__name__)
+        else:
+            ends.append("taken")
+        everybody_tried.wait(10)
+        directory.close()
 
-        threads = [threading.Thread(target=take) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-        assert sorted(ends) == ["RunDirInUse"] * 5 + ["taken"]
+    threads = [threading.Thread(target=take) for _ in range(contenders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return sorted(ends)
+
+
+@pytest.mark.parametrize("attempt", range(25))
+def test_of_many_at_once_one_gets_it(tmp_path: Path, attempt: int) -> None:
+    assert race(tmp_path / "new", 6) == ["RunDirInUse"] * 5 + ["taken"]
+    assert race(tmp_path / "new", 3) == ["RunDirInUse"] * 2 + ["taken"]
 
 
 def test_closing_twice_is_closing(tmp_path: Path) -> None:

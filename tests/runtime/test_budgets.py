@@ -293,6 +293,38 @@ async def test_seconds_end_a_run_and_what_was_under_way_is_listed(
 
 @pytest.mark.trio
 @pytest.mark.parametrize("schedule", ["rounds", "stream"])
+async def test_seconds_that_do_not_last_for_the_first_measurement(
+    schedule: str, new_world: Any, autojump_clock: Any
+) -> None:
+    world = new_world()
+
+    async def a_minute() -> None:
+        await anyio.sleep(60.0)
+
+    world.before_run = a_minute
+    result = await run_on_this_clock(world, schedule, budget=Budget(seconds=90.0))
+    assert (result.stop_reason, result.error, result.rollouts) == ("budget:seconds", "", 0)
+    assert result.seed_reward is None
+    assert result.final_reward == 0.0
+    assert result.history == ()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("schedule", ["rounds", "stream"])
+async def test_time_passes_while_a_run_is_paused(schedule: str, new_world: Any, autojump_clock: Any) -> None:
+    world = new_world()
+    options = world.options(schedule, budget=Budget(seconds=100.0))
+    with anyio.fail_after(1000):
+        async with Evolution(world.tasks, world.reward, **options) as run:
+            run.pause()
+            started = anyio.current_time()
+            result = await run.result()
+    assert anyio.current_time() - started == pytest.approx(100.0)
+    assert (result.stop_reason, result.rollouts) == ("budget:seconds", 0)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("schedule", ["rounds", "stream"])
 async def test_what_has_been_paid_for_is_not_cut_off_when_leases_run_out(
     schedule: str, new_world: Any, autojump_clock: Any
 ) -> None:
