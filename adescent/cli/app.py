@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
+from adescent.cli.console import OutputConsole
+from adescent.cli.streams import complain
 from adescent.errors import AdescentError, ContractError, RunDirError
 
 __all__ = ["answer"]
@@ -35,9 +37,16 @@ def answer(arguments: Sequence[str]) -> int:
     """Do what the arguments say; what goes wrong is one line on stderr and an exit code."""
     with _log_on_stderr():
         try:
-            returned = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+            returned = app(
+                arguments,
+                console=OutputConsole(),
+                exit_on_error=False,
+                print_error=False,
+                result_action="return_value",
+            )
         except CycloptsError as error:
-            return _complain(f"{error} (adescent --help)", USAGE)
+            command = " ".join(["adescent", *(error.command_chain or ())])
+            return _complain(f"{error} ({command} --help)", USAGE)
         except (ContractError, RunDirError) as error:
             return _complain(str(error), USAGE)
         except AdescentError as error:
@@ -58,11 +67,15 @@ def demo(
     run_dir: Path | None = None,
     json: Flag = False,
 ) -> int:
-    """Evolve routing rules with workers that merge, then with forks that do not, for as many calls at most.
+    """Evolve routing rules twice and compare: by workers whose changes are merged, and by forks that share nothing.
+
+    Either side may make the same number of calls. The rules start with one label for every text; what workers learn
+    from texts that went wrong is measured on held-out ones before it is kept.
 
     Args:
         corpus: Route real utterances to one of ten languages (extra demo) instead of made-up texts.
-        data: Route the texts of a JSONL file to their labels: one {"text": …, "label": …} a line.
+        data: Route the texts of a JSONL file to their labels: one {"text": …, "label": …} a line. A label that is a
+            whole number is taken as its digits.
         schedule: With a barrier after each round, or without one.
         workers: Workers side by side; also the number of forks.
         seed: Draws tasks and splits.
@@ -89,7 +102,7 @@ def demo(
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"adescent: {message}\n")
+    complain(message)
     return code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +16,11 @@ from attrs import frozen
 from adescent.budget import Budget
 from adescent.cli.interrupts import CANCELLED, until_interrupted
 from adescent.cli.progress import LiveView
-from adescent.cli.tables import Comparison, git_command, print_json, print_table
+from adescent.cli.streams import complain
+from adescent.cli.tables import Comparison, print_json, print_table, where_to_look
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import majority_rate
-from adescent.errors import OptionError
+from adescent.errors import OptionError, RunDirError
 from adescent.evolution import Evolution
 from adescent.orchestrator import async_run_fork_baseline, options_for
 from adescent.rundir import RunDirectory
@@ -33,7 +34,7 @@ CALLS_PER_TASK = 40
 
 EVAL_CONCURRENCY = 32
 PATIENCE = 40
-LISTED = 5
+LISTED = 4
 
 FAILED = 1
 
@@ -88,13 +89,14 @@ def run_demo(options: DemoOptions) -> int:
         demo = _Demo(options, title, domain, calls, directory)
         comparison = anyio.run(demo.run)
     if comparison is None:
-        sys.stderr.write(f"adescent: {demo.cut_off()}\n")
+        complain(demo.cut_off())
         return CANCELLED
-    (print_json if options.as_json else print_table)(comparison)
-    if comparison.error:
-        sys.stderr.write(f"adescent: the run ended with an error: {comparison.error}\n")
-        return FAILED
-    return 0
+    try:
+        (print_json if options.as_json else print_table)(comparison)
+    finally:  # also where nobody reads the table
+        if comparison.error:
+            complain(f"the run ended with an error: {comparison.error}")
+    return FAILED if comparison.error else 0
 
 
 def _calls(options: DemoOptions, domain: Domain) -> int:
@@ -117,12 +119,15 @@ def _kept_if_used(run_dir: Path | None) -> Iterator[Path]:
     if run_dir is not None:
         yield run_dir
         return
-    made = Path(tempfile.mkdtemp(prefix="adescent-"))
+    try:
+        made = Path(tempfile.mkdtemp(prefix="adescent-"))
+    except OSError as error:
+        raise RunDirError(f"no place for temporary files ({error.strerror}): give --run-dir.") from error
     try:
         yield made
     finally:
         if not RunDirectory(made, {}).ledger.exists():
-            shutil.rmtree(made)
+            shutil.rmtree(made, ignore_errors=True)
 
 
 class _Demo:
@@ -165,16 +170,24 @@ class _Demo:
         return {**self._options, "on_event": watch}
 
     def cut_off(self) -> str:
-        """What to say of a demo that was cancelled: what was under way, and where to find what was kept."""
+        """What to say of a demo that was cancelled: what was cut off, and where to find what was kept."""
         if self._run is None:
-            return "cancelled before anything began"
+            return "cancelled before anything began."
         if self._merged:
-            said = "cancelled while the forks were under way; the run that merges was done"
+            said = "cancelled while the forks were at work; the side that merges was done."
         else:
-            leases = sorted(self._run.status().under_way.items())
-            listed = ", ".join(f"{lease} ({task})" for lease, task in leases[:LISTED])
-            more = f" and {len(leases) - LISTED} more" if len(leases) > LISTED else ""
-            said = f"cancelled with {len(leases)} leases under way{': ' if leases else ''}{listed}{more}"
+            said = f"cancelled; {_cut_off(sorted(self._run.status().under_way.values()))}"
         ledger = RunDirectory(self._directory, {}).ledger
-        kept = f"; what was kept: {git_command(str(ledger))}" if ledger.exists() else ""
-        return said + kept
+        return f"{said}\n{where_to_look(str(ledger))}" if ledger.exists() else said
+
+
+def _cut_off(tasks: Sequence[str]) -> str:
+    """That rollouts on these tasks were cut off, in words, and which tasks they are on a line of its own."""
+    match tasks:
+        case []:
+            return "no rollout was under way."
+        case [task]:
+            return f"1 rollout was cut off.\nIts task: {task}"
+        case _:
+            listed = ", ".join(tasks[:LISTED]) + (", …" if len(tasks) > LISTED else "")
+            return f"{len(tasks)} rollouts were cut off.\nTheir tasks: {listed}"

@@ -7,10 +7,13 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
+
+from adescent.cli.streams import complain
 
 __all__ = ["CANCELLED", "until_interrupted"]
 
@@ -56,7 +59,7 @@ def _may_be_interrupted() -> bool:
 
 def _leave_at_once() -> NoReturn:
     # Nothing is lost that was committed: the ledger bears the end of its process at any instant.
-    show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{show_cursor}\nadescent: left at once\n")
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.write("\x1b[?25h\n" if sys.stderr.isatty() else "\n")  # the cursor, which a live view hides
+    complain("left at once")
     os._exit(CANCELLED)

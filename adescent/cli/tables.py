@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
-from rich.console import Console
 from rich.table import Table
 
+from adescent.cli.console import OutputConsole
 from adescent.orchestrator import ForkBaseline
 from adescent.runtime.result import EvolutionResult
 
-__all__ = ["Comparison", "git_command", "print_json", "print_table"]
+__all__ = ["Comparison", "print_json", "print_table", "where_to_look"]
 
 
 @frozen(kw_only=True)
@@ -33,9 +33,9 @@ class Comparison:
         return self.merge.error or self.fork.error
 
 
-def git_command(ledger: str) -> str:
-    """What to paste into a shell to see what a ledger holds."""
-    return f"git -C {shlex.quote(ledger)} log --stat dev"
+def where_to_look(ledger: str) -> str:
+    """Two lines: what can be seen of a ledger, and the command to paste into a shell for that, alone on its line."""
+    return f"What was kept, and why:\ngit --git-dir {shlex.quote(ledger)} log -p dev"
 
 
 def print_json(comparison: Comparison) -> None:
@@ -60,23 +60,23 @@ def print_json(comparison: Comparison) -> None:
                 "calls": fork.calls,
                 "commits": sum(map(_commits, fork.forks)),
                 "seconds": round(fork.elapsed, 3),
+                "stop_reasons": [one.stop_reason for one in fork.forks],
             },
             "guess_reward": comparison.guess,
             "stop_reason": merge.stop_reason,
             "outcomes": merge.outcomes(),
             "ledger": merge.ledger,
+            "resumed_from": merge.resumed_from,
             "error": comparison.error,
         },
         sys.stdout,
-        ensure_ascii=False,
     )
     sys.stdout.write("\n")
 
 
 def print_table(comparison: Comparison) -> None:
     """Write the closing table to stdout, with where to look further below it."""
-    merge = comparison.merge
-    console = Console(file=sys.stdout, highlight=False)
+    console = OutputConsole(highlight=False)
     table = Table(title=comparison.title, title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("merge", justify="right")
@@ -84,12 +84,23 @@ def print_table(comparison: Comparison) -> None:
     for row in _rows(comparison):
         table.add_row(*row)
     console.print(table)
-    outcomes = ", ".join(f"{number} {name}" for name, number in sorted(merge.outcomes().items(), key=_most_first))
-    console.print(f"{sum(merge.outcomes().values())} cards: {outcomes or 'none'}", soft_wrap=True)
-    if merge.resumed_from:
-        console.print(f"The run was continued from version {merge.resumed_from}; the forks began anew.", soft_wrap=True)
+    for sentence in _sentences(comparison.merge):
+        console.print(sentence, markup=False, soft_wrap=not console.is_terminal)
     # Plain, so that no terminal's width or markup gets between the command and the clipboard.
-    sys.stdout.write(f"The ledger is {merge.ledger}\nSee it with: {git_command(merge.ledger)}\n")
+    sys.stdout.write(f"{where_to_look(comparison.merge.ledger)}\n")
+
+
+def _sentences(merge: EvolutionResult) -> Iterator[str]:
+    outcomes = merge.outcomes()
+    told = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items(), key=_most_first))
+    handed_in = sum(outcomes.values())
+    yield (
+        f"Of {handed_in} changes handed in to be merged: {told}"
+        if handed_in
+        else "No change was handed in to be merged."
+    )
+    if merge.resumed_from:
+        yield f"The run was continued from version {merge.resumed_from}; the forks began anew."
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from adescent.canonical import digest_of
@@ -42,6 +43,17 @@ LONGEST = 200
 LEAST_TASKS = 10
 """A file needs that many texts: splits of less than a handful of tasks tell nothing."""
 
+KINDS = {
+    bool: "a truth value",
+    dict: "an object",
+    float: "a number",
+    int: "a number",
+    list: "a list",
+    NoneType: "null",
+    str: "a text",
+}
+"""What the values of a JSON document are called."""
+
 Labelled = tuple[str, str]
 """(text, label)."""
 
@@ -73,8 +85,9 @@ def utterance_domain(*, per_language: int = PER_LANGUAGE, seed: int = 0, delay: 
 def jsonl_domain(path: str | Path, *, delay: float = 0.0) -> Domain:
     """The texts of a JSONL file, one ``{"text": …, "label": …}`` a line, to be routed to their labels.
 
-    Blank lines are passed over, and so are further fields. A text that appears again is taken once, and one that
-    appears under several labels not at all. ``delay`` seconds are slept in each rollout.
+    A label may be a whole number, which is taken as its digits. Blank lines are passed over, and so are further fields.
+    A text that appears again is taken once, and one that appears under several labels not at all. ``delay`` seconds are
+    slept in each rollout.
 
     Raises ContractError for a file that cannot be read, for the first line that does not have the form, for fewer than
     10 texts and for fewer than two labels.
@@ -120,7 +133,9 @@ def _corpus() -> Iterator[Labelled]:
     """Every line anybody says in the package's conversations, with the language it is said in."""
     spec = find_spec("chatterbot_corpus")
     if spec is None or spec.origin is None or find_spec("yaml") is None:
-        raise ContractError("the utterances are not installed: pip install 'adescent[demo]'.")
+        raise ContractError(
+            "the utterances are not installed: pip install 'adescent[demo]', or in a clone pip install -e '.[demo]'"
+        )
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every scalar is text: `no` is a word here, not a boolean
@@ -134,7 +149,8 @@ def _corpus() -> Iterator[Labelled]:
 
 def _lines(path: Path) -> Iterator[Labelled]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        # Not splitlines: what Unicode calls the end of a line may stand in a JSON text as it is.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise ContractError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -147,18 +163,37 @@ def _lines(path: Path) -> Iterator[Labelled]:
 def _labelled(line: str, where: str) -> Labelled:
     try:
         row: Any = json.loads(line)
-    except ValueError as error:
-        raise ContractError(f'{where} is no JSON ({error}): write one {{"text": …, "label": …}} a line.') from error
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f'{where} is no JSON ({_why(error)}): write {{"text": …, "label": …}}.') from error
     if not isinstance(row, dict):
-        raise ContractError(f'{where} is a {type(row).__name__}: write an object {{"text": …, "label": …}}.')
-    text, label = (_field(row, name, where) for name in ("text", "label"))
-    if "\n" in label:
+        raise ContractError(f'{where} is {_kind(row)}: write {{"text": …, "label": …}}.')
+    label = _field(row, "label", where)
+    if len(label.splitlines()) > 1:
         raise ContractError(f"{where}: the label {label!r:.40} has several lines: a label is one.")
-    return text, label
+    return _field(row, "text", where), label
+
+
+def _why(error: Exception) -> str:
+    """What is wrong with a line, without the line number that it has by itself, which is always 1."""
+    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _field(row: dict[str, Any], name: str, where: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise ContractError(f"{where}: {name!r} is {value!r:.40}: give a text that is not blank.")
+    if name not in row:
+        raise ContractError(f"{where} has no key {name!r}; it has {', '.join(map(repr, row)) or 'none'}.")
+    value = row[name]
+    if name == "label" and type(value) is int:  # `True` is one, too, and a slip
+        return str(value)
+    if not isinstance(value, str):
+        wholes = " or a whole number" if name == "label" else ""
+        raise ContractError(f"{where}: {name!r} is {_kind(value)}: give a text{wholes}.")
+    if not value.strip():
+        raise ContractError(f"{where}: {name!r} is blank: give a text.")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ContractError(f"{where}: {name!r} holds half a character (a lone surrogate): take it out.")
     return value.strip()
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    return KINDS[type(value)]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -19,6 +20,7 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("rich")
 
 from adescent import cli
+from adescent.cli import demo as demo_module
 from adescent.cli import main
 from adescent.domains import router
 
@@ -54,10 +56,21 @@ def test_the_table_says_what_was_gained_and_where_to_look(capsys: pytest.Capture
     assert said.err == ""
     for line in ("held-out reward before", "held-out reward after", "commits", "best of 3 forks", "committed"):
         assert line in said.out
-    command = said.out.splitlines()[-1].removeprefix("See it with: ")
-    assert str(tmp_path / "run dir" / "ledger.git") in said.out
+    command = said.out.splitlines()[-1]
+    assert command == f"git --git-dir '{tmp_path / 'run dir' / 'ledger.git'}' log -p dev"
     shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert shown.stdout.count("outcome: committed") > 1
+    assert re.search(r"^Of \d+ changes handed in to be merged: .*\d+ committed", said.out, re.MULTILINE)
+
+
+def test_the_command_to_look_with_is_one_line_however_narrow_the_terminal_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    place = tmp_path / ("a-long-name-" * 8)
+    assert main([*QUICK, "--run-dir", str(place)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"git --git-dir {place / 'ledger.git'} log -p dev"
 
 
 @pytest.mark.parametrize("schedule", ["rounds", "stream"])
@@ -75,6 +88,9 @@ def test_json_is_one_object_and_nothing_else(schedule: str, capsys: pytest.Captu
     assert told["merge"]["seed_reward"] < 0.3
     assert told["stop_reason"] in {"target_reward", "patience", "budget:calls"}
     assert told["outcomes"]["committed"] > 0
+    assert len(told["fork"]["stop_reasons"]) == 3
+    assert set(told["fork"]["stop_reasons"]) <= {"target_reward", "patience", "budget:calls"}
+    assert told["resumed_from"] == 0
     assert told["error"] == ""
     assert Path(told["ledger"]).is_dir()
 
@@ -97,6 +113,8 @@ def test_a_run_directory_is_continued_and_the_table_says_so(capsys: pytest.Captu
     assert "continued" not in capsys.readouterr().out
     assert main(command) == 0
     assert "continued from version" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["resumed_from"] > 1
 
 
 def test_real_utterances_go_to_their_language(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +189,17 @@ def test_wrong_use_is_one_line_and_2(
 
 def test_a_bad_line_of_a_file_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["demo", "--data", str(rows(tmp_path, '{"text": "no label"}'))]) == 2
-    assert "rows.jsonl, line 33: 'label'" in capsys.readouterr().err
+    assert "rows.jsonl, line 33 has no key 'label'; it has 'text'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "help_of"), [(["demo", "--speed"], "adescent demo"), (["--speed"], "adescent"), (["x"], "adescent")]
+)
+def test_the_help_that_is_named_is_that_of_the_command(
+    arguments: list[str], help_of: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith(f"({help_of} --help)\n")
 
 
 def test_a_directory_of_something_else_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -188,7 +216,8 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(cli, "NEEDED", ("json", f"{missing}_that_is_not_there"))
     assert main(["demo"]) == 2
     said = capsys.readouterr().err
-    assert said == f"adescent: the command needs {missing}_that_is_not_there: pip install 'adescent[cli]'\n"
+    assert said.startswith(f"adescent: the command needs {missing}_that_is_not_there: pip install 'adescent[cli]', or")
+    assert said.endswith("in a clone pip install -e '.[cli]'\n")
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -239,6 +268,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
 
 INTERRUPTED_DEMO = """
 import sys
+from adescent.cli import demo as demo_module
 from adescent.cli import main
 from adescent.domains import router
 
@@ -264,11 +294,26 @@ def test_ctrl_c_is_130_and_says_what_was_under_way_and_kept(tmp_path: Path) -> N
         demo.send_signal(signal.SIGINT)
         out, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, out) == (130, "")
-    assert "leases under way: " in err
-    assert str(tmp_path / "run" / "ledger.git") in err
-    assert len(err.splitlines()) == 1
+    cut_off, tasks, look, to_paste = err.splitlines()
+    assert re.fullmatch(r"adescent: cancelled; ([2-6] rollouts were|1 rollout was) cut off\.", cut_off)
+    assert re.fullmatch(r"(Their tasks|Its task): (c\d-\d{3}(, )?)+…?", tasks)
+    assert look == "What was kept, and why:"
+    assert to_paste == f"git --git-dir {tmp_path / 'run' / 'ledger.git'} log -p dev"
     checked = ["git", "-C", str(tmp_path / "run" / "ledger.git"), "fsck", "--strict"]
     subprocess.run(checked, check=True, capture_output=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        ([], "no rollout was under way."),
+        (["a"], "1 rollout was cut off.\nIts task: a"),
+        (["a", "b"], "2 rollouts were cut off.\nTheir tasks: a, b"),
+        (["a", "b", "c", "d", "e"], "5 rollouts were cut off.\nTheir tasks: a, b, c, d, …"),
+    ],
+)
+def test_what_was_cut_off_is_said_in_grammar(tasks: list[str], said: str) -> None:
+    assert demo_module._cut_off(tasks) == said
 
 
 STUBBORN = """

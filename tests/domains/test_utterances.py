@@ -256,17 +256,42 @@ def test_a_text_under_two_labels_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"line 13 is no JSON"),
+        ("{", r"line 13 is no JSON \(Expecting property name enclosed in double quotes at column 2\):"),
+        ("[" * 100_000, r"line 13 is no JSON"),
+        ('{"text": "x", "label": ' + "9" * 5000 + "}", r"line 13 is no JSON"),
         ("[1]", r"line 13 is a list"),
-        ({"text": "x"}, r"line 13: 'label' is None"),
-        ({"text": 3, "label": "yes"}, r"line 13: 'text' is 3"),
-        ({"text": "x", "label": " "}, r"line 13: 'label' is ' '"),
+        ("7", r"line 13 is a number"),
+        ({"text": "x", "Label": "yes"}, r"line 13 has no key 'label'; it has 'text', 'Label'\."),
+        ({}, r"line 13 has no key 'label'; it has none\."),
+        ({"text": 3, "label": "yes"}, r"line 13: 'text' is a number: give a text\."),
+        ({"text": "x", "label": 0.5}, r"line 13: 'label' is a number: give a text or a whole number\."),
+        ({"text": "x", "label": True}, r"line 13: 'label' is a truth value:"),
+        ({"text": "x", "label": None}, r"line 13: 'label' is null:"),
+        ({"text": ["x"], "label": "yes"}, r"line 13: 'text' is a list:"),
+        ({"text": "x", "label": " "}, r"line 13: 'label' is blank:"),
         ({"text": "x", "label": "a\nb"}, r"line 13: the label .* several lines"),
+        ({"text": "x", "label": "a\u2028b"}, r"line 13: the label .* several lines"),
+        ({"text": "x\ud800", "label": "yes"}, r"line 13: 'text' .* half a character"),
+        ({"text": "x", "label": "\udfff"}, r"line 13: 'label' .* half a character"),
     ],
 )
 def test_a_bad_line_is_named(line: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=message):
         jsonl_domain(written(tmp_path, *ROWS, line))
+
+
+def test_a_label_that_is_a_whole_number_is_its_digits(tmp_path: Path) -> None:
+    domain = jsonl_domain(written(tmp_path, *ROWS, {"text": "one", "label": 7}, {"text": "two", "label": "7"}))
+    assert [task.meta["gold"] for task in domain.tasks[-2:]] == ["7", "7"]
+
+
+def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
+    separated = '{"text": "one\u2028two\x85three", "label": "yes"}'
+    domain = jsonl_domain(written(tmp_path, *ROWS, separated))
+    assert domain.tasks[-1].prompt == "one two three"
+    file = tmp_path / "windows.jsonl"
+    file.write_bytes("\r\n".join(map(json.dumps, ROWS)).encode())
+    assert len(jsonl_domain(file).tasks) == 12
 
 
 def test_too_little_to_learn_from_is_refused(tmp_path: Path) -> None:
