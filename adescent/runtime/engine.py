@@ -261,11 +261,11 @@ class Engine:
 
     async def _report(self, ledger: LedgerThread, place: RunDirectory | None) -> None:
         assert self._head is not None
+        self._ending = evolve(self._ending, ledger=ledger.location)
         try:
             stable = await ledger.head(self._head.current.artifact.id, "stable")
-            self._ending = evolve(
-                self._ending, stable_version=stable.version, ledger=ledger.location, log=await ledger.log()
-            )
+            self._ending = evolve(self._ending, stable_version=stable.version)
+            self._ending = evolve(self._ending, log=await ledger.log())
         except LedgerError as error:
             self.control.break_off(error)
         self._result = result = self._result_now()

@@ -236,6 +236,11 @@ class Blocked:
         return task.prompt in rendered.split()
 
 
+async def cancel_once(blocked: Blocked, scope: anyio.CancelScope) -> None:
+    await anyio.to_thread.run_sync(blocked.blocked.wait, BOUND)
+    scope.cancel()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("nth", [1, 15, 40])
 async def test_blocked_thread_is_left_after_its_grace_and_counted(
@@ -244,15 +249,11 @@ async def test_blocked_thread_is_left_after_its_grace_and_counted(
     blocked = Blocked(nth)
     executor = ThreadExecutor(4, thread_grace=0.05)
 
-    async def strike(scope: anyio.CancelScope) -> None:
-        await anyio.to_thread.run_sync(blocked.blocked.wait, BOUND)
-        scope.cancel()
-
     try:
         with anyio.fail_after(BOUND):
             async with anyio.create_task_group() as tasks:
                 with anyio.CancelScope() as scope:
-                    tasks.start_soon(strike, scope)
+                    tasks.start_soon(cancel_once, blocked, scope)
                     await world.evolve(schedule, run=blocked.run, policies=Policies(executor=executor), rounds=50)
         assert scope.cancelled_caught
         assert executor.counters()["abandoned_threads"] >= 1
@@ -284,6 +285,36 @@ async def test_result_counts_the_threads_that_a_stop_left_behind(
         assert result.stop_reason == "stopped"
         assert result.counters["abandoned_threads"] >= 1
         assert len(result.under_way) == result.counters["abandoned_threads"]
+    finally:
+        blocked.go.set()
+
+
+@pytest.mark.anyio
+async def test_run_that_is_cancelled_leaves_another_on_the_same_threads_alone(
+    new_world: Any, schedule: str, anyio_backend: Any
+) -> None:
+    blocked, other = Blocked(nth=30), new_world()
+    shared = ThreadExecutor(4, thread_grace=0.05)
+    results, ended = [], anyio.Event()
+
+    async def neighbour() -> None:
+        run = Blocked(nth=10_000).run
+        results.append(await other.evolve(schedule, run=run, policies=Policies(executor=shared), rounds=10))
+        ended.set()
+
+    try:
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as tasks, shared:
+                with anyio.CancelScope() as scope:
+                    tasks.start_soon(neighbour)
+                    tasks.start_soon(cancel_once, blocked, scope)
+                    await new_world().evolve(
+                        schedule, run=blocked.run, policies=Policies(executor=shared), rounds=1000, n_workers=2
+                    )
+                await ended.wait()
+        assert scope.cancelled_caught
+        [result] = results
+        assert (result.error, result.final_reward, result.rollouts) == ("", 1.0, 40)
     finally:
         blocked.go.set()
 

@@ -9,7 +9,15 @@ import anyio
 import pytest
 
 from adescent.budget import Budget
-from adescent.errors import ActorsNeverWorked, ContractError, GovernanceError, LedgerError, OptionError, VoidScore
+from adescent.errors import (
+    ActorsNeverWorked,
+    ContractError,
+    GovernanceError,
+    LedgerCorrupt,
+    LedgerError,
+    OptionError,
+    VoidScore,
+)
 from adescent.evolution import Evolution, async_evolve
 from adescent.evolvable import Diff, Evolvable
 from adescent.ledger import MemoryLedger
@@ -184,11 +192,15 @@ class NoWorkers:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("held_out", [2, 20])
 async def test_workers_that_never_run_anything_are_no_run_without_improvement(
-    world: Any, schedule: str, anyio_backend: Any
+    world: Any, schedule: str, held_out: int, anyio_backend: Any
 ) -> None:
+    world.tasks, split = world.tasks[held_out:], world.tasks[:held_out]
     with anyio.fail_after(BOUND):
-        result = await world.evolve(schedule, rounds=50, policies=Policies(executor=NoWorkers()))
+        result = await world.evolve(
+            schedule, held_out=split, rounds=1, n_workers=1, policies=Policies(executor=NoWorkers())
+        )
     assert result.stop_reason == "error"
     assert isinstance(result.exception, ActorsNeverWorked)
     assert result.exception.causes == ("WorkerDied: exit code 3",)
@@ -293,6 +305,27 @@ async def test_ledger_that_fails_before_there_is_anything_to_report_raises(
 ) -> None:
     with anyio.fail_after(BOUND), pytest.raises(LedgerError, match="the ref is damaged"):
         await world.evolve(schedule, policies=Policies(ledger=Unreadable()))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("damage", ["dev", "stable"])
+async def test_repository_that_is_damaged_meanwhile_ends_the_run_with_what_there_is(
+    world: Any, schedule: str, damage: str, tmp_path: Any, anyio_backend: Any
+) -> None:
+    ledger = tmp_path / "run" / "ledger.git"
+
+    async def damage_it() -> None:
+        if world.calls["propose"] == 3:
+            (ledger / "refs" / "heads" / damage).write_bytes(b"no commit\n")
+
+    world.before_propose = damage_it
+    with anyio.fail_after(BOUND):
+        result = await world.evolve(schedule, rounds=50, run_dir=tmp_path / "run")
+    assert result.stop_reason == "error"
+    assert isinstance(result.exception, LedgerCorrupt)
+    assert f"refs/heads/{damage} names no commit" in result.error
+    assert result.ledger == str(ledger)
+    assert result.seed_reward == 0.0
 
 
 @pytest.mark.anyio

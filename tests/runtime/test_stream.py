@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from functools import partial
@@ -320,3 +321,23 @@ async def test_stop_cuts_off_what_takes_longer_than_its_grace(world: Any, autoju
     assert result.stop_reason == "stopped"
     assert len(result.under_way) == 2
     assert result.outcomes()["committed"] == 2
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("schedule", ["rounds", "stream"])
+async def test_the_earliest_end_of_a_grace_stands(world: Any, autojump_clock: Any, schedule: str) -> None:
+    async def first_is_endless() -> None:
+        await trio.sleep(math.inf if world.calls["propose"] == 1 else 1.0)
+
+    world.before_propose = first_is_endless
+    options = world.options(schedule, noise="no", rounds=1, n_workers=2)
+    async with Evolution(world.tasks, world.reward, **options) as evolution:
+        await trio.sleep(100.0)  # all leases are out, and paid for: the run would wait for ever
+        stopped = trio.current_time()
+        evolution.stop()
+        await trio.sleep(4.0)
+        evolution.stop()
+        result = await evolution.result()
+    assert trio.current_time() - stopped == 5.0
+    assert len(result.under_way) == 1
+    assert result.stop_reason == ("rounds" if schedule == "stream" else "stopped")
