@@ -65,6 +65,7 @@ def evolve(tasks: Any, reward: Any, **options: Unpack[Options]) -> EvolutionResu
     return run_blocking(run, name="evolve()", instead="async_evolve(…)")
 
 
+@_with_options("stream")
 class Evolution(AsyncContextManagerMixin):
     """A run with a handle: an async context manager that starts it, and stops it on leaving.
 

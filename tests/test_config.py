@@ -75,7 +75,7 @@ KEYWORDS: dict[str, Any] = {
 # What there is --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("door", "schedule"), [(evolve, "rounds"), (async_evolve, "stream")])
+@pytest.mark.parametrize(("door", "schedule"), [(evolve, "rounds"), (async_evolve, "stream"), (Evolution, "stream")])
 def test_the_signature_is_the_table(door: Callable[..., Any], schedule: str) -> None:
     parameters = inspect.signature(door).parameters
     assert list(parameters)[:2] == ["tasks", "reward"]

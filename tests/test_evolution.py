@@ -121,7 +121,6 @@ async def test_a_version_becomes_stable_once(actors: Gate, schedule: str, anyio_
 async def test_who_does_not_read_loses_events_and_holds_nobody_up(
     actors: Gate, schedule: str, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
-    monkeypatch.setattr(telemetry_hub, "BUFFER", 3)
     monkeypatch.setattr(telemetry_hub.EventHub.__init__, "__defaults__", (3,))
     with anyio.fail_after(BOUND):
         async with actors.evolution(schedule=schedule) as run, run.events() as asleep, run.events() as awake:
@@ -321,6 +320,27 @@ async def test_a_cancelled_block_cancels_the_run(actors: Gate, schedule: str, an
         assert scope.cancelled_caught
         with pytest.raises(RunCancelled):
             await run.result()
+
+
+async def test_a_cancelled_run_lists_what_was_under_way(actors: Gate, schedule: str, anyio_backend: Any) -> None:
+    with anyio.fail_after(BOUND):
+        with pytest.raises(KeyError):
+            async with actors.evolution(schedule=schedule, **ENDLESS, n_workers=3) as run, run.events() as events:
+                await until(run, lambda status: status.rollouts >= 3)
+                actors.close()
+                await actors.at_door.wait()
+                await anyio.wait_all_tasks_blocked()
+                while events.statistics().current_buffer_used:
+                    await events.receive()
+                under_way = run.status().under_way
+                told = events.clone()
+                raise KeyError
+        with told:
+            last = [event async for event in told][-1]
+    assert isinstance(last, RunFinished)
+    assert last.stop_reason == "cancelled"
+    assert under_way
+    assert set(last.under_way) == set(run.status().under_way) == set(under_way)
 
 
 async def test_an_error_of_the_run_is_raised_to_who_waits(actors: Gate, schedule: str, anyio_backend: Any) -> None:
