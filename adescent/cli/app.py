@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,11 +105,18 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
+class _Complaints(logging.Handler):
+    """Log lines on what is stderr when they come: a live view that is up then puts them above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one."""
+        complain(self.format(record))
+
+
 @contextmanager
 def _log_on_stderr() -> Iterator[None]:
     """Let warnings of the library be seen while the command runs; the library itself prints nothing."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("adescent: %(message)s"))
+    handler = _Complaints()
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("adescent")
     logger.addHandler(handler)

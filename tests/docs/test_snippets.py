@@ -107,6 +107,21 @@ def test_no_block_escapes_by_a_misspelt_language() -> None:
         assert text.count("```") == 2 * len(blocks_of(text)), f"{page.name} has a fence that does not end"
 
 
+def test_a_ledger_is_looked_at_in_one_way() -> None:
+    pytest.importorskip("rich")
+    from adescent.cli.tables import where_to_look
+
+    commands = [
+        (page.stem, command)
+        for page in PAGES
+        for block in blocks_of(page.read_text(encoding="utf-8"))
+        for command in block.source.splitlines()
+        if block.language == "sh" and command.startswith("git ")
+    ]
+    assert {command.split("ledger.git ")[0] for _, command in commands} == {"git --git-dir runs/desks/"}
+    assert ("README", where_to_look("runs/desks/ledger.git").splitlines()[-1]) in commands
+
+
 def test_a_block_that_lies_is_found_out(elsewhere: ModuleType) -> None:
     (block,) = blocks_of("# Title\n\n```python\nprint(1 + 1)  # → 3\n```\n")
     printed = execute(block, Path("page.md"), vars(elsewhere))

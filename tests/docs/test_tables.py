@@ -12,10 +12,12 @@ import pytest
 from attrs import fields
 
 import adescent
-from adescent import errors, telemetry
+from adescent import cli, errors, telemetry
 from adescent.budget import Purpose
+from adescent.cli.streams import CLOSED_PIPE
 from adescent.config import front_door_signature
 from adescent.policies import Outcome, Policies
+from adescent.runtime.result import EvolutionResult
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = Path(adescent.__file__).parent
@@ -56,6 +58,12 @@ def test_every_option_is_listed_in_order_with_its_default() -> None:
         assert listed[name] == default, name
 
 
+def test_every_field_of_a_result_that_is_for_reading_is_listed() -> None:
+    beside = {"artifact_id", "exception", "noisy", "resumed_from", "elapsed", "outcome_counts", "fusion", "under_way"}
+    listed = {name.partition("(")[0] for name in named("quickstart.md", "field")}
+    assert {each.name for each in fields(EvolutionResult)} - beside <= listed
+
+
 def test_outcomes_are_those_of_the_code() -> None:
     assert named("concepts.md", "outcome") == [outcome.value for outcome in Outcome]
 
@@ -74,6 +82,11 @@ def test_every_policy_is_listed_in_order() -> None:
 def test_every_error_is_listed() -> None:
     listed = [codes(row[0])[0] for row in table("failures.md", "error")]
     assert sorted(listed) == sorted(errors.__all__)
+
+
+def test_exit_codes_are_those_of_the_command() -> None:
+    codes_of_the_command = {0, cli.FAILED, cli.USAGE, cli.CANCELLED, CLOSED_PIPE}
+    assert named("failures.md", "exit code") == [str(code) for code in sorted(codes_of_the_command)]
 
 
 def test_every_event_is_listed() -> None:
