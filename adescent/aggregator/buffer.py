@@ -55,6 +55,9 @@ class EvidenceBuffer:
         """The artifacts that have cards waiting, by name."""
         return sorted(self._buckets)
 
-    def drain(self, artifact_id: str) -> tuple[Ingested, ...]:
-        """Take out everything that waits for one artifact, in order."""
-        return tuple(sorted(self._buckets.pop(artifact_id, ()), key=lambda entry: entry.order))
+    def drain(self, artifact_id: str, most: int | None = None) -> tuple[Ingested, ...]:
+        """Take out what waits for one artifact, in order: everything, or the first ``most``."""
+        waiting = sorted(self._buckets.pop(artifact_id, ()), key=lambda entry: entry.order)
+        if most is not None and len(waiting) > most:
+            self._buckets[artifact_id] = waiting[most:]
+        return tuple(waiting[:most])

@@ -11,7 +11,7 @@ from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
 from adescent.aggregator.fusion import fused, ranking, worth_ranking
 from adescent.aggregator.gate import HeldOutGate, Ruling
-from adescent.aggregator.off_loop import disputed_text, off_the_loop
+from adescent.aggregator.off_loop import disputed, off_the_loop
 from adescent.aggregator.sweep import Sweep
 from adescent.aggregator.trust_region import within_union
 from adescent.errors import CASConflict, ContractError
@@ -110,11 +110,11 @@ class CandidateStage:
         return committed
 
     async def _candidates(self, cards: Sequence[EvidenceCard], scores: Mapping[str, float]) -> Sequence[Candidate]:
-        return await off_the_loop(disputed_text(cards), partial(self._fusion.candidates, cards, scores))
+        return await off_the_loop(disputed(cards), partial(self._fusion.candidates, cards, scores))
 
     async def _tournament(self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]) -> dict[str, float]:
         """Rank the union and its diffs on the cheap subset, and note how that went, or why it was not held."""
-        union = await off_the_loop(disputed_text(cards), partial(fused, cards))
+        union = await off_the_loop(disputed(cards), partial(fused, cards))
         if isinstance(union, str):
             sweep.ranked = union
             return {}

@@ -13,7 +13,7 @@ from adescent.aggregator.candidates import LOSSES, AsyncLedger, CandidateStage, 
 from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
 from adescent.aggregator.gate import HeldOutGate
-from adescent.aggregator.off_loop import disputed_text, off_the_loop, overtaken_text
+from adescent.aggregator.off_loop import disputed, off_the_loop, overtaken
 from adescent.aggregator.promotion import Emit, Promoter
 from adescent.aggregator.reverification import gain_on, on_own_tasks, own_tasks, planned, worsened
 from adescent.aggregator.staleness import brought_onto, tolerated_lag
@@ -218,7 +218,7 @@ class Merger:
                 return known_already(known)
             return violated(self._strategy, book.head, standing.diff) or standing
 
-        await off_the_loop(overtaken_text(sweep.open, book.head), partial(sweep.sift, step))
+        await off_the_loop(overtaken(sweep.open, book.head), partial(sweep.sift, step))
 
     async def _versions(self, sweep: Sweep, head: Evolvable) -> VersionVector:
         """The heads of all artifacts the open cards touched."""
@@ -234,7 +234,7 @@ class Merger:
         """
         were_rebased = {card.id for card in sweep.rebased}
         rebased = [card for card in cards if card.id in were_rebased]
-        wave = await off_the_loop(disputed_text(rebased), partial(planned, rebased, self._eval_concurrency))
+        wave = await off_the_loop(disputed(rebased), partial(planned, rebased, self._eval_concurrency))
         if wave is None or violated(self._strategy, book.head, wave.union):
             return False
         before, after = await on_own_tasks(self._evaluator, book.head, book.head.apply(wave.union), wave.tasks)
@@ -247,10 +247,10 @@ class Merger:
         self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]
     ) -> Sequence[EvidenceCard]:
         """The cards that do not contradict each other; the others end."""
-        disputed = disputed_text(cards)
-        contested = await off_the_loop(disputed, partial(self._conflict.contested, cards))
+        work = disputed(cards)
+        contested = await off_the_loop(work, partial(self._conflict.contested, cards))
         scores = await cheap_scores(self._verifier, book.head, {card.id: card.diff for card in contested})
-        resolution = await off_the_loop(disputed, partial(self._conflict.resolve, cards, scores))
+        resolution = await off_the_loop(work, partial(self._conflict.resolve, cards, scores))
         reasons = {card.id: reason for card, reason in resolution.dropped}
         kept = {card.id for card in resolution.kept}
         for card in cards:

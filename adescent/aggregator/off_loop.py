@@ -1,4 +1,4 @@
-"""Where pure steps run: on the loop, or in a thread when they have so much text to merge that the loop would notice."""
+"""Where pure steps run: on the loop, or in a thread when they have so much to do that the loop would notice."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from anyio.to_thread import run_sync
 
 from adescent.evolvable import EvidenceCard, Evolvable
 
-__all__ = ["disputed_text", "off_the_loop", "overtaken_text"]
+__all__ = ["disputed", "off_the_loop", "overtaken"]
 
 LARGE = 4_000
-"""Characters from which texts are merged in a thread: aligning their lines takes milliseconds."""
+"""Work from which a step goes to a thread, in characters of text to merge: aligning their lines takes milliseconds."""
+
+A_CARD = 80
+"""What a card with nothing to merge counts for."""
 
 T = TypeVar("T")
 
 
-def overtaken_text(cards: Sequence[EvidenceCard], head: Evolvable) -> int:
-    """How many characters the cards set where the head has moved on from their base: a rebase merges these."""
-    return sum(
+def overtaken(cards: Sequence[EvidenceCard], head: Evolvable) -> int:
+    """The work of a rebase: the texts the cards set where the head has moved on from their base."""
+    return len(cards) * A_CARD + sum(
         len(value or "")
         for card in cards
         for key, value in card.diff.ops.items()
@@ -27,10 +30,10 @@ def overtaken_text(cards: Sequence[EvidenceCard], head: Evolvable) -> int:
     )
 
 
-def disputed_text(cards: Sequence[EvidenceCard]) -> int:
-    """How many characters the cards set where an earlier one sets something else: a union has to merge these."""
+def disputed(cards: Sequence[EvidenceCard]) -> int:
+    """The work of a union: the texts the cards set where an earlier one sets something else."""
     first: dict[str, str | None] = {}
-    return sum(
+    return len(cards) * A_CARD + sum(
         len(value or "")
         for card in cards
         for key, value in card.diff.ops.items()
@@ -38,6 +41,6 @@ def disputed_text(cards: Sequence[EvidenceCard]) -> int:
     )
 
 
-async def off_the_loop(characters: int, step: Callable[[], T]) -> T:
-    """The result of a pure step that has this much text to merge."""
-    return step() if characters < LARGE else await run_sync(step)
+async def off_the_loop(work: int, step: Callable[[], T]) -> T:
+    """The result of a pure step that has this much to do."""
+    return step() if work < LARGE else await run_sync(step)

@@ -29,6 +29,7 @@ __all__ = ["Progress", "by_name"]
 class Progress:
     """Brings cards to their end and decides, from what comes of them, whether the run goes on.
 
+    ``cards_a_merge`` bounds what one merge looks at (None: all there is); the rest waits in order.
     ``patience`` is a number of rollouts in a row that came to their end without a commit, ``target`` a held-out rate;
     None means that this does not end the run.
     """
@@ -45,6 +46,7 @@ class Progress:
         target: float | None,
         patience: int | None,
         stall: int,
+        cards_a_merge: int | None,
     ) -> None:
         self.control = control
         self.buffer = EvidenceBuffer()
@@ -60,6 +62,7 @@ class Progress:
         self._target = target
         self._patience = patience
         self._stall = stall
+        self._cards_a_merge = cards_a_merge
         self._sweeps: list[SweepReport] = []
         self._fruitless = 0
         self._stale_in_a_row = 0
@@ -93,7 +96,7 @@ class Progress:
         """Merge everything that waits, artifact by artifact; the entries that came to their end."""
         ended: list[Ingested] = []
         for artifact_id in self.buffer.artifacts():
-            entries = self.buffer.drain(artifact_id)
+            entries = self.buffer.drain(artifact_id, self._cards_a_merge)
             merged = await self._merger.merge(artifact_id, entries)
             self.buffer.put_back(merged.leftover)
             waiting = set(map(id, merged.leftover))

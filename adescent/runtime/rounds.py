@@ -9,6 +9,7 @@ import anyio
 
 from adescent.runtime.heads import HeadCell, Snapshot
 from adescent.runtime.leases import Lease, LeaseSource, Turn
+from adescent.runtime.manners import let_others_run
 from adescent.runtime.progress import Progress
 from adescent.runtime.worker import Worker
 
@@ -94,6 +95,7 @@ class Rounds:
             async with anyio.create_task_group() as workers:
                 for number in range(self._concurrency):
                     workers.start_soon(control.guard, self._work, name=f"worker {number}")
+                    await let_others_run(number)
                 await control.guard(self._rounds)
                 workers.cancel_scope.cancel()
         finally:  # a round that was cut off has brought something all the same

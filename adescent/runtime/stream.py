@@ -13,6 +13,7 @@ from adescent.evolvable import EvidenceCard
 from adescent.runtime.credits import Credits
 from adescent.runtime.heads import HeadCell, Snapshot
 from adescent.runtime.leases import LeaseSource
+from adescent.runtime.manners import let_others_run
 from adescent.runtime.progress import Progress
 from adescent.runtime.worker import Worker
 
@@ -74,6 +75,7 @@ class Stream:
             async with anyio.create_task_group() as workers:
                 for unit in range(self._n_units):
                     workers.start_soon(control.guard, self._work, unit, send, name=f"worker {unit}")
+                    await let_others_run(unit)
 
     async def _work(self, unit: int, send: MemoryObjectSendStream[_Evidence]) -> None:
         control, source = self._progress.control, self._source

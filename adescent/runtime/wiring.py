@@ -61,6 +61,10 @@ ASYNC_RATIO = 3
 STALL = 3
 """Cards a worker in a row that are all too old, after which workers must take the newest head."""
 
+CARDS_A_MERGE = 128
+"""Cards one merge looks at in stream, where the others need not be brought onto a head they are not merged with: twice
+what a union may change. (In rounds whatever waits over a round is late.)"""
+
 PROPOSE = "propose(rendered, task, output, score[, context])"
 
 
@@ -271,6 +275,7 @@ class Wiring:
             target=config.target_reward,
             patience=None if config.patience is None else config.patience * config.n_workers,
             stall=STALL * config.n_workers,
+            cards_a_merge=None if config.schedule == "rounds" else CARDS_A_MERGE,
         )
 
     def worker(self, merger: Merger, evaluator: Evaluator) -> Worker:

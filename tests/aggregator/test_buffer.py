@@ -35,3 +35,12 @@ def test_what_is_put_back_waits_where_its_order_says(card: Any) -> None:
     buffer.put_back([first])
     assert [entry.order for entry in buffer.drain("a")] == [(1, 0), (2, 0)]
     assert buffer.ingested == 2
+
+
+def test_the_first_are_taken_out_and_the_others_wait_in_order(card: Any) -> None:
+    buffer = EvidenceBuffer()
+    for turn in (3, 1, 2, 0):
+        buffer.ingest(card(x=str(turn)), (turn, 0))
+    assert [entry.order[0] for entry in buffer.drain("a", 3)] == [0, 1, 2]
+    assert [entry.order[0] for entry in buffer.drain("a", 3)] == [3]
+    assert buffer.drain("a", 3) == ()

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from adescent.aggregator.off_loop import LARGE, disputed_text, off_the_loop, overtaken_text
+from adescent.aggregator.off_loop import A_CARD, LARGE, disputed, off_the_loop, overtaken
 from adescent.evolvable import Evolvable
 
 
@@ -21,9 +21,9 @@ async def test_only_much_text_goes_to_a_thread(anyio_backend: Any) -> None:
 def test_text_counts_where_it_has_to_be_merged(card: Any) -> None:
     base = {"x": "old", "y": "old"}
     cards = [card(base, x="12345"), card(base, x="12345", y="1"), card(base, x="123", new="12", y=None)]
-    assert disputed_text(cards) == 3
-    assert overtaken_text(cards, Evolvable("a", base)) == 0
-    assert overtaken_text(cards, Evolvable("a", {**base, "x": "newer"})) == 13
+    assert disputed(cards) == len(cards) * A_CARD + 3
+    assert overtaken(cards, Evolvable("a", base)) == len(cards) * A_CARD
+    assert overtaken(cards, Evolvable("a", {**base, "x": "newer"})) == len(cards) * A_CARD + 13
 
 
 @pytest.mark.anyio
