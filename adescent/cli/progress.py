@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress_bar import ProgressBar
 
+from adescent.cli.wording import counted
 from adescent.telemetry import ArtifactCommitted, Event, RoundFinished, RunFinished, RunStarted
 
 __all__ = ["LiveView"]
@@ -41,7 +42,7 @@ class LiveView:
         )
         self._calls = calls
         self._merge = self._progress.add_task("merge", total=calls, figures=MEASURING)
-        self._fork = self._progress.add_task(f"{forks} forks", total=None, start=False, figures=WAITING)
+        self._fork = self._progress.add_task(counted(forks, "fork"), total=None, start=False, figures=WAITING)
         self._forks_left = forks
         self._best = 0.0
         self._commits = {self._merge: 0, self._fork: 0}
@@ -93,7 +94,7 @@ class LiveView:
 
     def _measured(self, line: TaskID, held_out: float) -> None:
         commits = self._commits[line]
-        self._progress.update(line, figures=f"held-out {held_out:.3f} · {commits} commit{'' if commits == 1 else 's'}")
+        self._progress.update(line, figures=f"held-out {held_out:.3f} · {counted(commits, 'commit')}")
 
     def _ended(self, line: TaskID, reason: str) -> None:
         if reason not in BROKEN_OFF:
