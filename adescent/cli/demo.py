@@ -18,6 +18,7 @@ from adescent.cli.interrupts import CANCELLED, until_interrupted
 from adescent.cli.progress import LiveView
 from adescent.cli.streams import complain
 from adescent.cli.tables import Comparison, print_json, print_table, where_to_look
+from adescent.cli.wording import counted
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import majority_rate
 from adescent.errors import OptionError, RunDirError
@@ -107,8 +108,8 @@ def _calls(options: DemoOptions, domain: Domain) -> int:
         return max(CALLS_PER_TASK * len(domain.tasks), 2 * measured)
     if options.calls <= measured:
         raise OptionError(
-            f"--calls {options.calls} does not cover the {measured} by which {options.workers} forks are measured "
-            "before and after: give more, or fewer --workers."
+            f"--calls {options.calls} does not cover the {measured} by which {counted(options.workers, 'fork')} "
+            f"{'is' if options.workers == 1 else 'are'} measured before and after: give more, or fewer --workers."
         )
     return options.calls
 
@@ -183,11 +184,8 @@ class _Demo:
 
 def _cut_off(tasks: Sequence[str]) -> str:
     """That rollouts on these tasks were cut off, in words, and which tasks they are on a line of its own."""
-    match tasks:
-        case []:
-            return "no rollout was under way."
-        case [task]:
-            return f"1 rollout was cut off.\nIts task: {task}"
-        case _:
-            listed = ", ".join(tasks[:LISTED]) + (", …" if len(tasks) > LISTED else "")
-            return f"{len(tasks)} rollouts were cut off.\nTheir tasks: {listed}"
+    if not tasks:
+        return "no rollout was under way."
+    was, whose = ("was", "Its task") if len(tasks) == 1 else ("were", "Their tasks")
+    listed = ", ".join(tasks[:LISTED]) + (", …" if len(tasks) > LISTED else "")
+    return f"{counted(len(tasks), 'rollout')} {was} cut off.\n{whose}: {listed}"

@@ -12,6 +12,7 @@ from attrs import frozen
 from rich.table import Table
 
 from adescent.cli.console import OutputConsole
+from adescent.cli.wording import counted
 from adescent.orchestrator import ForkBaseline
 from adescent.runtime.result import EvolutionResult
 
@@ -80,7 +81,7 @@ def print_table(comparison: Comparison) -> None:
     table = Table(title=comparison.title, title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("merge", justify="right")
-    table.add_column(f"best of {len(comparison.fork.forks)} forks", justify="right")
+    table.add_column(f"best of {counted(len(comparison.fork.forks), 'fork')}", justify="right")
     for row in _rows(comparison):
         table.add_row(*row)
     console.print(table)
@@ -95,7 +96,7 @@ def _sentences(merge: EvolutionResult) -> Iterator[str]:
     told = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items(), key=_most_first))
     handed_in = sum(outcomes.values())
     yield (
-        f"Of {handed_in} changes handed in to be merged: {told}"
+        f"Of {counted(handed_in, 'change')} handed in to be merged: {told}"
         if handed_in
         else "No change was handed in to be merged."
     )

@@ -172,7 +172,8 @@ def test_a_terminal_sees_it_move(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         (["demo", "--schedule", "sometimes"], "sometimes"),
         (["demo", "--data", "no/such.jsonl"], "no/such.jsonl cannot be read"),
         (["demo", "--corpus", "--data", "rows.jsonl"], "keep one"),
-        (["demo", "--calls", "1152"], "does not cover the 1152"),
+        (["demo", "--calls", "1152"], "does not cover the 1152 by which 6 forks are measured"),
+        (["demo", "--calls", "9", "--workers", "1"], "by which 1 fork is measured"),
     ],
 )
 def test_wrong_use_is_one_line_and_2(

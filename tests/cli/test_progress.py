@@ -69,6 +69,7 @@ def test_commits_are_counted_in_grammar(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert STYLE.sub("", merge).split("held-out ")[1].startswith("0.500 · 1 commit ")
     assert "2 commits" in STYLE.sub("", forks)
+    assert STYLE.sub("", forks).startswith("1 fork ")
 
 
 @pytest.mark.parametrize("width", [50, 80, 200])
