@@ -9,15 +9,15 @@ from statistics import fmean
 from typing import Any, Literal, Unpack
 
 import anyio
-import sniffio
 from anyio.abc import TaskGroup
 from attrs import field, frozen
 
 from adescent.budget import Budget
 from adescent.config import Options, RunConfig, Schedule
 from adescent.domains.domain import Domain
-from adescent.errors import ContractError, LoopRunning, OptionError
+from adescent.errors import ContractError, OptionError
 from adescent.evolution import async_evolve, evolve
+from adescent.executors.blocking import run_blocking
 from adescent.runtime.result import EvolutionResult
 from adescent.tasks import Splits, Task
 
@@ -150,13 +150,10 @@ def run_fork_baseline(domain: Domain, *, see: See = "cluster", **options: Unpack
 
     Raises LoopRunning inside an event loop.
     """
-    try:
-        sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
-        if "asynchronous" not in options:
-            options.setdefault("schedule", "rounds")
-        return anyio.run(partial(async_run_fork_baseline, domain, see=see, **options))
-    raise LoopRunning("run_fork_baseline()", "async_run_fork_baseline(…)")
+    if "asynchronous" not in options:
+        options.setdefault("schedule", "rounds")
+    run = partial(async_run_fork_baseline, domain, see=see, **options)
+    return run_blocking(run, name="run_fork_baseline()", instead="async_run_fork_baseline(…)")
 
 
 async def async_run_fork_baseline(domain: Domain, *, see: See = "cluster", **options: Unpack[Options]) -> ForkBaseline:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
+from contextvars import copy_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
@@ -13,7 +16,13 @@ from adescent.budget import Budget
 from adescent.domains import Domain, router_domain
 from adescent.errors import ContractError, LoopRunning, OptionError
 from adescent.evolution import async_evolve, evolve
-from adescent.orchestrator import AgentDescent, AsyncAgentDescent, async_run_fork_baseline, run_fork_baseline
+from adescent.orchestrator import (
+    AgentDescent,
+    AsyncAgentDescent,
+    ForkBaseline,
+    async_run_fork_baseline,
+    run_fork_baseline,
+)
 from adescent.runtime.result import EvolutionResult
 from adescent.tasks import Task, make_splits
 
@@ -190,6 +199,34 @@ async def test_each_fork_keeps_a_ledger_of_its_own(tmp_path: Path) -> None:
 async def test_it_is_not_for_use_inside_a_loop_unless_awaited() -> None:
     with pytest.raises(LoopRunning, match="await async_run_fork_baseline"):
         run_fork_baseline(ROUTER)
+
+
+def test_a_callback_of_a_loop_is_inside_it() -> None:
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            run_fork_baseline(ROUTER)
+        except LoopRunning as error:
+            raised.append(error)
+
+    async def host() -> None:
+        asyncio.get_running_loop().call_soon(call)
+        await anyio.lowlevel.checkpoint()
+
+    asyncio.run(host())
+    assert len(raised) == 1
+
+
+@pytest.mark.anyio
+async def test_a_thread_with_the_hosts_context_is_not() -> None:
+    ended: list[ForkBaseline] = []
+    inherited = copy_context()
+    thread = Thread(target=lambda: ended.append(inherited.run(run_fork_baseline, ROUTER, n_workers=1, rounds=1)))
+    with anyio.fail_after(20):
+        thread.start()
+        await anyio.to_thread.run_sync(thread.join)
+    assert [baseline.rollouts for baseline in ended] == [1]
 
 
 @pytest.mark.anyio
