@@ -1,6 +1,6 @@
 """Commits and reads a second of the ledger, beside a bare pygit2 loop that writes the same objects, and others.
 
-    python benchmarks/ledger.py [--quick] [--folder DIR] [--agentdescent-python PATH]
+    python benchmarks/ledger.py [--smoke] [--folder DIR] [--agentdescent-python PATH]
 
 All contenders take turns within one run, in windows of a fraction of a second, and each figure is the median over its
 windows: a disk that is slow for a while is so for all of them. Files that are removed make ext4 slow at creating new
@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from itertools import count, pairwise
+from operator import truediv
 from pathlib import Path
 from statistics import median
 
@@ -35,7 +36,7 @@ from adescent.ledger.codec import encode, file_name, shard_of, stored
 from adescent.ledger.packing import PackFolder
 
 STATE = {f"rule-{number:02d}": "x" * 44 for number in range(16)}  # about 1 KiB as JSON
-PEER = Path(__file__).with_name("ledger_peer.py")
+PEER = Path(__file__).with_name("_ledger_peer.py")
 PLAIN_GIT = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 STRETCH = 50
 Rate = Callable[[float], float]
@@ -52,7 +53,7 @@ class Sizes:
 
 
 FULL = Sizes((1, 100, 1000), 11, 0.3, 10_000)
-QUICK = Sizes((1, 20), 2, 0.05, 1000)
+SMOKE = Sizes((1, 20), 2, 0.05, 1000)
 
 
 def rate_of(operation: Callable[[], object]) -> Rate:
@@ -233,18 +234,19 @@ def compare(folder: Path, many: int, sizes: Sizes, python: str | None) -> None:
             # In another order each time, since who comes after a heavy writer finds a busy disk.
             for name in random.Random(turn).sample(list(taking_part), len(taking_part)):
                 samples[name].append(taking_part[name](sizes.seconds))
-        show(what, {name: median(sample) for name, sample in samples.items()})
+        show(what, samples)
     if peer:
         peer.close()
 
 
-def show(what: str, figures: dict[str, float]) -> None:
-    print(f"  {what:9s}" + "  ".join(f"{name} {figure:,.0f}" for name, figure in figures.items()))
+def show(what: str, samples: dict[str, list[float]]) -> None:
+    """Medians of the rates, and medians of the ratios within each turn: in a turn all have the same disk."""
+    print(f"  {what:9s}" + "  ".join(f"{name} {median(sample):,.0f}" for name, sample in samples.items()))
     for mine in ("ledger durable", "ledger fast"):
-        others = ["bare " + mine.split()[1], "git plumbing", "agentdescent"]
-        ratios = [f"{figures[mine] / figures[other]:.2f} x {other}" for other in others if other in figures]
+        others = [other for other in ("bare " + mine.split()[1], "git plumbing", "agentdescent") if other in samples]
+        ratios = {other: median(map(truediv, samples[mine], samples[other])) for other in others}
         if ratios:
-            print(f"           {mine} = " + ", ".join(ratios))
+            print(f"           {mine} = " + ", ".join(f"{ratio:.2f} x {other}" for other, ratio in ratios.items()))
 
 
 def long_run(folder: Path, durability: str, commits: int) -> None:
@@ -270,7 +272,8 @@ def long_run(folder: Path, durability: str, commits: int) -> None:
     print(f"in turns with the first {tenth} of another ledger {in_turns(young, aged, tenth):.2f} x")
     print("  files and KiB at each quarter: " + ", ".join(f"{files} / {size}" for files, size in sizes))
     print(
-        f"  packing: {len(pauses)} slices, median {median(pauses) * 1e3:.1f} ms, longest {max(pauses) * 1e3:.1f} ms;"
+        f"  packing: {len(pauses)} slices, median {median(wall for wall, _ in pauses) * 1e3:.1f} ms,"
+        f" longest {max(pauses)[0] * 1e3:.1f} ms ({max(cpu for _, cpu in pauses) * 1e3:.1f} ms of processor at most);"
         f" slowest commit {slowest * 1e3:.1f} ms"
     )
 
@@ -296,17 +299,17 @@ def in_turns(young: Callable[[], None], aged: Callable[[], None], commits: int) 
     return median_rate(taken[aged]) / median_rate(taken[young])
 
 
-def watch_packing() -> list[float]:
-    """From now on, how long each packing slice takes, in seconds."""
-    pauses: list[float] = []
+def watch_packing() -> list[tuple[float, float]]:
+    """From now on, how long each packing slice takes, and how much of the processor, in seconds."""
+    pauses: list[tuple[float, float]] = []
     pack_slice = PackFolder.pack_slice
 
     def timed(self: PackFolder, *, closing: bool = False) -> bool:
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.thread_time()
         try:
             return pack_slice(self, closing=closing)
         finally:
-            pauses.append(time.perf_counter() - start)
+            pauses.append((time.perf_counter() - start, time.thread_time() - worked))
 
     PackFolder.pack_slice = timed  # type: ignore[method-assign]
     return pauses
@@ -314,7 +317,7 @@ def watch_packing() -> list[float]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    options.add_argument("--quick", action="store_true", help="a smoke run: seconds instead of minutes")
+    options.add_argument("--smoke", action="store_true", help="seconds instead of minutes, to see that it runs")
     options.add_argument("--folder", help="where to write; a temporary folder otherwise")
     options.add_argument(
         "--agentdescent-python",
@@ -322,7 +325,7 @@ def main() -> None:
         help="an interpreter with agentdescent, to measure its ledger beside (AGENTDESCENT_PYTHON)",
     )
     chosen = options.parse_args()
-    sizes = QUICK if chosen.quick else FULL
+    sizes = SMOKE if chosen.smoke else FULL
     folder = Path(tempfile.mkdtemp(prefix="ledger-bench-", dir=chosen.folder))
     print(f"python {sys.version.split()[0]}, pygit2 {version('pygit2')}, {os.cpu_count()} cores, in {folder.parent}")
     if not chosen.agentdescent_python:

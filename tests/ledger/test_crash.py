@@ -23,17 +23,18 @@ CHILD = Path(__file__).with_name("committing_child.py")
 Sound = Callable[[Path | str], None]
 
 
-def child(folder: Path, durability: str, commits: int, *die_at: int) -> subprocess.Popen[str]:
+def child(folder: Path, durability: str, commits: int, *die_at: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(CHILD), str(folder), durability, str(commits), *map(str, die_at)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    # Without a buffer, so that what follows a line that was read is still in the pipe.
+    return subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment)
 
 
-def finished(process: subprocess.Popen[str]) -> tuple[int, int]:
+def finished(process: subprocess.Popen[bytes]) -> tuple[int, int]:
     """The last version it acknowledged (0 for none), and how it ended."""
     said, _ = process.communicate(timeout=60)
     # The last line is whole only when it ends.
-    versions = [int(line) for line in said.split("\n")[:-1]]
+    versions = [int(line) for line in said.split(b"\n")[:-1]]
     return max(versions, default=0), process.returncode
 
 
