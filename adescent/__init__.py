@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from adescent.evolvable import VersionVector as VersionVector
     from adescent.executors import InlineExecutor as InlineExecutor
     from adescent.executors import ThreadExecutor as ThreadExecutor
+    from adescent.executors import collect_rollouts as collect_rollouts
     from adescent.executors import map_rollouts as map_rollouts
     from adescent.executors import run_rollouts as run_rollouts
     from adescent.ledger import GitLedger as GitLedger
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from adescent.orchestrator import ForkBaseline as ForkBaseline
     from adescent.orchestrator import async_run_fork_baseline as async_run_fork_baseline
     from adescent.orchestrator import run_fork_baseline as run_fork_baseline
+    from adescent.policies import Actors as Actors
     from adescent.policies import Outcome as Outcome
     from adescent.policies import Policies as Policies
     from adescent.policies import ProposalContext as ProposalContext
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from adescent.scheduling import DataParallel as DataParallel
     from adescent.scheduling import DifficultyWeighted as DifficultyWeighted
     from adescent.scheduling import RoundRobin as RoundRobin
+    from adescent.stats import Interval as Interval
     from adescent.strategies import AppendRules as AppendRules
     from adescent.strategies import KeyedRules as KeyedRules
     from adescent.strategies import SingleSlot as SingleSlot
@@ -94,6 +97,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "Actors": "policies",
     "ActorsNeverWorked": "errors",
     "AdescentError": "errors",
     "AgentDescent": "orchestrator",
@@ -123,6 +127,7 @@ _HOMES = {
     "GovernanceError": "errors",
     "GuardedStaleness": "aggregator",
     "InlineExecutor": "executors",
+    "Interval": "stats",
     "KeepBetter": "aggregator",
     "KeyedRules": "strategies",
     "LayeredVerifier": "verifier",
@@ -167,6 +172,7 @@ _HOMES = {
     "WrongThread": "errors",
     "async_evolve": "evolution",
     "async_run_fork_baseline": "orchestrator",
+    "collect_rollouts": "executors",
     "evolve": "evolution",
     "make_splits": "tasks",
     "map_rollouts": "executors",

@@ -39,6 +39,25 @@ def test_every_public_name_is_what_its_module_defines(name: str) -> None:
     assert name in dir(adescent)
 
 
+def test_what_a_blocking_door_says_to_await_can_be_imported() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(adescent.__file__).parent.rglob("*.py")]
+    named = {
+        argument.value.value.partition("(")[0]
+        for source in sources
+        if "run_blocking(" in source
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        for argument in node.keywords
+        if argument.arg == "instead" and isinstance(argument.value, ast.Constant)
+    }
+    assert "async_evolve" in named
+    assert named <= set(adescent.__all__)
+
+
+def test_so_can_what_a_public_record_or_executor_is_made_of() -> None:
+    assert {"Actors", "Figure", "Interval"} <= set(adescent.__all__)
+
+
 def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
     tree = ast.parse(Path(adescent.__file__).read_text(encoding="utf-8"))
     seen = {
