@@ -42,7 +42,7 @@ def test_every_public_name_is_what_its_module_defines(name: str) -> None:
 def test_what_a_blocking_door_says_to_await_can_be_imported() -> None:
     sources = [path.read_text(encoding="utf-8") for path in Path(adescent.__file__).parent.rglob("*.py")]
     named = {
-        argument.value.value.partition("(")[0]
+        str(argument.value.value).partition("(")[0]
         for source in sources
         if "run_blocking(" in source
         for node in ast.walk(ast.parse(source))
