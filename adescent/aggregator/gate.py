@@ -46,7 +46,6 @@ class HeldOutGate:
         acceptance: AcceptancePolicy,
         held_out: tuple[Task, ...],
         repeats: int,
-        noisy: bool,
         count: Callable[[str], None],
     ) -> None:
         self._evaluator = evaluator
@@ -56,7 +55,7 @@ class HeldOutGate:
         self._held_out = held_out
         self._repeats = repeats
         self._count = count
-        self.noisy = noisy
+        self.noisy = False
 
     async def rule(self, book: Book, candidate: Evolvable) -> Ruling:
         """Measure and judge ``candidate`` against the book's head. Raises BudgetExhausted."""
@@ -82,7 +81,10 @@ class HeldOutGate:
         if measurement is None:
             repeats = book.unused_repeats(book.head, self._repeats) if self.noisy else range(self._repeats)
             measurement = await self._measure(book.head, repeats, "promotion")
-        if self.noisy:
+        if not self.noisy and not self._covered(book.pool):
+            book.moved(book.head)  # somebody else's commit: what stands for it from now on is this
+            book.measured(measurement)
+        elif self.noisy:
             book.measured(measurement)
         if book.stable_pool is None:
             repeats = range(self._repeats)

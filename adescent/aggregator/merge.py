@@ -41,7 +41,10 @@ __all__ = ["Merged", "Merger"]
 
 @frozen(eq=False)
 class Merged:
-    """What a merge leaves: its report, the cards that wait for the next one, and the head (None: no such artifact)."""
+    """What a merge leaves: its report, the cards that wait for the next one, and the head (None: no such artifact).
+
+    The head is the newest the merge has seen, whoever committed it.
+    """
 
     report: SweepReport
     leftover: tuple[Ingested, ...] = ()
@@ -52,8 +55,7 @@ class Merger:
     """Merges cards into artifacts; the only one that touches what is remembered of each artifact.
 
     At most one `merge` per artifact may be under way at a time; merges of different artifacts may overlap.
-    ``async_ratio`` is how many versions the run lets a worker lag (None: no bound of its own). ``noisy`` says whether
-    one artifact may score differently when measured twice; it may be set once the seed has been measured.
+    ``async_ratio`` is how many versions the run lets a worker lag (None: no bound of its own).
     """
 
     def __init__(
@@ -73,7 +75,6 @@ class Merger:
         promotion: PromotionPolicy,
         count: Callable[[str], None],
         emit: Emit,
-        noisy: bool = False,
         eval_repeats: int = 1,
         eval_concurrency: int = 8,
         async_ratio: int | None = None,
@@ -97,7 +98,6 @@ class Merger:
             acceptance=acceptance,
             held_out=splits.held_out,
             repeats=eval_repeats,
-            noisy=noisy,
             count=count,
         )
         self._promoter = Promoter(ledger=ledger, gate=self._gate, policy=promotion, count=count, emit=emit)
@@ -111,20 +111,15 @@ class Merger:
             count=count,
         )
 
-    @property
-    def noisy(self) -> bool:
-        """Whether one artifact may score differently when measured twice."""
-        return self._gate.noisy
-
-    @noisy.setter
-    def noisy(self, noisy: bool) -> None:
-        self._gate.noisy = noisy
-
-    def open(self, head: Evolvable, measurement: Measurement, *, stable: Evolvable | None = None) -> None:
+    def open(
+        self, head: Evolvable, measurement: Measurement, *, stable: Evolvable | None = None, noisy: bool = False
+    ) -> None:
         """Begin with an artifact: its head on dev and that head's measurement on the held-out split.
 
-        ``stable`` is the version on stable, where it is another one (a run that continues an earlier one).
+        ``stable`` is the version on stable, where it is another one (a run that continues an earlier one). ``noisy``
+        says whether one artifact may score differently when measured twice.
         """
+        self._gate.noisy = noisy
         book = self._books[head.id] = Book(head, stable or head)
         book.used(head, self._eval_repeats)
         book.measured(measurement)
@@ -133,6 +128,7 @@ class Merger:
         """Bring every card to its end: decide what of ``entries`` is kept, commit it, and move the promotion clock.
 
         Entries are taken in the order of their keys. Those in ``leftover`` have not ended and wait for the next merge.
+        `promote_due` is the step after it.
         Raises GovernanceError for a frozen artifact.
         """
         ensure_not_frozen(artifact_id)
@@ -144,18 +140,29 @@ class Merger:
             return Merged(sweep.report())
         async with self._serial.merging(book.head):
             await self._brought_to_ends(sweep, book)
-            report = sweep.report(book.pool.rate)
-            book.settled(report.settled)
-            await self._promoter.after_merge(book)
+        report = sweep.report(book.pool.rate)
+        book.settled(report.settled)
         return Merged(report, sweep.leftover, book.head)
 
-    async def confirm(self, artifact_id: str, measurement: Measurement | None = None) -> bool:
+    async def promote_due(self, artifact_id: str) -> None:
+        """Look at the head for stable if its clock has run down. To be called after every `merge` of the artifact.
+
+        A step of its own, since it measures: a cut in the middle of that must not cost the report of the merge.
+        """
+        book = self._books.get(artifact_id)
+        if book is not None:
+            async with self._serial.merging(book.head):
+                await self._promoter.after_merge(book)
+
+    async def confirm(self, head: Evolvable, measurement: Measurement | None = None) -> bool:
         """Promote the head at the end of a run, unless it is below stable's figure; whether it is stable now.
 
-        ``measurement`` is a fresh one of the head on the held-out split, bought here (purpose ``promotion``) if None.
+        ``measurement`` is a fresh one of ``head`` on the held-out split. Where there is none, or ``head`` is not the
+        newest version any more, one of the newest is bought (purpose ``promotion``).
         """
-        book = await self._book(artifact_id)
-        return await self._promoter.confirm(book, measurement)
+        book = await self._book(head.id)
+        await self._follow_the_head(book)
+        return await self._promoter.confirm(book, measurement if book.head.version == head.version else None)
 
     def history(self, artifact_id: str) -> Sequence[SettledCard]:
         """The cards of this artifact that ended last, newest last (at most 64): what proposers learn from."""
@@ -173,18 +180,19 @@ class Merger:
     # The steps --------------------------------------------------------------------------------------------------------
 
     async def _brought_to_ends(self, sweep: Sweep, book: Book) -> None:
+        await self._follow_the_head(book)
         while sweep.open and sweep.losses < LOSSES:
             try:
                 await self._steps(sweep, book)
                 return
             except CASConflict:  # somebody else committed: look at everything again, on that head
                 sweep.restart()
+                await self._follow_the_head(book)
             except BudgetExhausted as spent:
                 sweep.end_all(End(Outcome.UNMEASURED, str(spent)))
 
     async def _steps(self, sweep: Sweep, book: Book) -> None:
         """Steps 0 to 6 on the newest head."""
-        await self._follow_the_head(book)
         await self._bring_onto_head(sweep, book)
         agreeing = await self._without_conflicts(sweep, book, [card for card in sweep.open if not card.rival])
         if await self._stage.tried(sweep, book, agreeing):
@@ -200,6 +208,7 @@ class Merger:
         if head.version != book.head.version:
             self._count("foreign_commits")
             book.moved(head)
+            book.quiet = 0
 
     async def _bring_onto_head(self, sweep: Sweep, book: Book) -> None:
         """Trust region and staleness, and what can be told of a card without measuring it."""

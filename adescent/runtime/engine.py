@@ -231,8 +231,7 @@ class Engine:
         artifact = self._head.current.artifact
         measured, noisy = await measuring.seed(artifact)
         stable = await services.ledger.head(artifact.id, "stable")
-        services.merger.noisy = noisy
-        services.merger.open(artifact, measured, stable=stable)
+        services.merger.open(artifact, measured, stable=stable, noisy=noisy)
         self._ending = evolve(self._ending, seed=figure_of(measured.total, measured.trials), noisy=noisy)
         config, splits = self._config, self.wiring.splits
         self.hub.emit(
@@ -252,7 +251,7 @@ class Engine:
         assert self._head is not None
         artifact = self._head.current.artifact
         final = await measuring.final(artifact)
-        await services.merger.confirm(artifact.id, final)
+        await services.merger.confirm(artifact, final)
         self._ending = evolve(
             self._ending,
             final=figure_of(final.total, final.trials),

@@ -102,6 +102,7 @@ class Progress:
             waiting = set(map(id, merged.leftover))
             ended += [entry for entry in entries if id(entry) not in waiting]
             self._note(merged)
+            await self._merger.promote_due(artifact_id)
         return ended
 
     async def merge_all(self) -> None:

@@ -227,7 +227,9 @@ class ScriptedRun:
         self.merger: Merger
         self._turn = 0
 
-    async def start(self, blast_radius: float = 0.2, opened: bool = True, **options: Any) -> Evolvable:
+    async def start(
+        self, blast_radius: float = 0.2, opened: bool = True, noisy: bool = False, **options: Any
+    ) -> Evolvable:
         """A merger, and an artifact ``a`` whose one rule solves tasks 0 to 4; its version is 1."""
         defaults: dict[str, Any] = {
             "strategy": Rules(),
@@ -252,7 +254,7 @@ class ScriptedRun:
         if opened:
             repeats = range(options.get("eval_repeats", 1))
             measured = await self.evaluator.measure(seed, HELD_OUT, split="held_out", purpose="seed", repeats=repeats)
-            self.merger.open(seed, measured)
+            self.merger.open(seed, measured, noisy=noisy)
         return seed
 
     def _count(self, name: str) -> None:
@@ -280,8 +282,9 @@ class ScriptedRun:
             self.buffer.ingest(card, (self._turn, unit))
         with anyio.fail_after(5):
             merged = await self.merger.merge(artifact_id, self.buffer.drain(artifact_id))
-        self.buffer.put_back(merged.leftover)
-        self.settled.extend(merged.report.settled)
+            self.buffer.put_back(merged.leftover)
+            self.settled.extend(merged.report.settled)
+            await self.merger.promote_due(artifact_id)
         return merged
 
     async def outcomes(self, *cards: EvidenceCard) -> list[str]:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from attrs import evolve
 
-from adescent.policies import AuditVerdict, Outcome
+from adescent.policies import AuditVerdict, Measurement, Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,15 @@ async def test_after_three_lost_races_the_card_ends_and_the_others_wait(anyio_ba
     assert [settled.outcome for settled in merged.report.settled] == [Outcome.CAS_CONFLICT]
     assert [entry.card for entry in merged.leftover] == [rival]
     assert run.counted["cas_losses"] == 3
+    assert merged.head == run.head
+
+
+async def test_a_merge_that_keeps_nothing_tells_of_the_head_it_saw(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start()
+    newer = run.ledger.foreign("a", other="+9")
+    assert (await run.merge(run.card(seed, x="-0"))).head == newer
+    newest = run.ledger.foreign("a", other="+8")
+    assert (await run.merge()).head == newest
 
 
 async def test_a_foreign_head_is_measured_before_anything_is_held_against_it(anyio_backend: Any, run: Any) -> None:
@@ -161,7 +170,8 @@ async def test_the_veto_on_a_union_is_that_of_all_its_cards(anyio_backend: Any, 
 async def test_merges_of_far_reaching_artifacts_do_not_overlap(
     anyio_backend: Any, run: Any, blast_radius: float, overlap: bool
 ) -> None:
-    seed = await run.start(blast_radius, opened=False, noisy=True)
+    seed = await run.start(blast_radius, opened=False)
+    run.merger.open(seed, Measurement(()), noisy=True)
     other = run.ledger.register(evolve(seed, id="b"))
 
     async def merge(base: Any) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from adescent.aggregator import BetaAcceptance, ConfirmedPromotion
@@ -90,12 +91,11 @@ async def test_a_head_that_turns_out_below_stable_is_not_promoted(anyio_backend:
 @pytest.mark.anyio
 @pytest.mark.parametrize("noisy", [False, True])
 async def test_a_clean_end_promotes_a_head_that_holds(anyio_backend: Any, run: Any, noisy: bool) -> None:
-    head = await _committed(run)
-    run.merger.noisy = noisy
-    assert await run.merger.confirm("a")
+    head = await _committed(run, noisy=noisy, acceptance=BetaAcceptance(delta=0.4))
+    assert await run.merger.confirm(head)
     assert run.ledger.stable["a"] == head
     spent = len(run.evaluator.measured)
-    assert await run.merger.confirm("a")
+    assert await run.merger.confirm(head)
     assert len(run.evaluator.measured) == spent
 
 
@@ -106,16 +106,15 @@ async def test_the_final_measurement_may_be_handed_over(anyio_backend: Any, run:
     final = await run.evaluator.measure(
         type(head)("z", {"all": words}), run.held_out, split="held_out", purpose="final"
     )
-    assert await run.merger.confirm("a", final) == holds
+    assert await run.merger.confirm(head, final) == holds
     assert run.evaluator.purposes()["promotion"] == 0
 
 
 @pytest.mark.anyio
 async def test_what_cannot_be_paid_for_is_not_promoted(anyio_backend: Any, run: Any) -> None:
-    await _committed(run, noisy=False)
-    run.merger.noisy = True
+    head = await _committed(run, noisy=True, acceptance=BetaAcceptance(delta=0.4))
     run.evaluator.left = 3
-    assert not await run.merger.confirm("a")
+    assert not await run.merger.confirm(head)
     assert run.counted["promotions_unaffordable"] == 1
 
 
@@ -125,6 +124,47 @@ async def test_a_continued_run_measures_what_is_stable(anyio_backend: Any, run: 
     newer = run.ledger.foreign("a", seed="+0 +1 +2")
     measured = await run.evaluator.measure(newer, run.held_out, split="held_out", purpose="seed")
     run.merger.open(newer, measured, stable=seed)
-    assert not await run.merger.confirm("a")
+    assert not await run.merger.confirm(run.head)
     assert await run.outcomes(run.card(newer, good="+5 +6")) == ["committed"]
-    assert await run.merger.confirm("a")
+    assert await run.merger.confirm(run.head)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(("words", "holds"), [("-0 -1", False), ("+6", True)])
+async def test_a_figure_of_an_older_head_promotes_no_newer_one(
+    anyio_backend: Any, run: Any, words: str, holds: bool, noisy: bool
+) -> None:
+    """Somebody else commits while the end is being measured: that head is measured itself, or stays where it is."""
+    head = await _committed(run, noisy=noisy, acceptance=BetaAcceptance(delta=0.4))
+    final = await run.evaluator.measure(head, run.held_out, split="held_out", purpose="final")
+    newer = run.ledger.foreign("a", foreign=words)
+    assert await run.merger.confirm(head, final) == holds
+    assert run.evaluator.measured[-1][:2] == ("promotion", newer)
+    assert run.ledger.stable["a"].version == (newer.version if holds else 1)
+    assert not holds or run.merger.stable_pool("a").rate == 0.7
+
+
+@pytest.mark.anyio
+async def test_a_foreign_commit_restarts_the_clock(anyio_backend: Any, run: Any) -> None:
+    await _committed(run)
+    await _lose(run, 1, 2)
+    run.ledger.foreign("a", other="+9")
+    await _lose(run, 3, 4)
+    assert run.ledger.stable["a"].version == 1
+    await _lose(run, 5)
+    assert run.ledger.stable["a"] == run.head
+
+
+@pytest.mark.anyio
+async def test_a_merge_is_reported_before_a_promotion_measures(anyio_backend: Any, run: Any) -> None:
+    """What is cut off in the middle of a promotion takes no card's end with it, and the promotion comes later."""
+    await _committed(run, noisy=True, acceptance=BetaAcceptance(delta=0.4))
+    await _lose(run, 1, 2)
+    with anyio.CancelScope() as scope:
+        run.evaluator.before = lambda purpose: scope.cancel() if purpose == "promotion" else None
+        await _lose(run, 3)
+    assert scope.cancelled_caught
+    assert run.settled[-1].outcome == "below-threshold"
+    assert len(run.settled) == 4
+    assert run.ledger.stable["a"].version == 1
