@@ -117,6 +117,28 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".git", "notes.txt"]
 
 
+@pytest.mark.parametrize("how", [("init", "-q", "--bare"), ("init", "-q"), ("clone", "-q", "--bare")])
+def test_somebodys_repository_is_left_alone(how: tuple[str, ...], tmp_path: Path, git: Callable[..., str]) -> None:
+    folder = tmp_path / "theirs"
+    if "clone" in how:
+        with closing(GitLedger(tmp_path / "ledger")) as ours:
+            ours.register(RULES)
+    git(tmp_path, *how, *(["ledger"] if "clone" in how else []), "theirs")
+    folder = folder if "--bare" in how else folder / ".git"
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(LedgerError, match="is a git repository but no ledger: give the ledger a folder of its own"):
+        GitLedger(folder)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_copy_without_its_empty_folders_is_a_ledger(ledger: GitLedger, tmp_path: Path) -> None:
+    ledger.close()
+    for folder in ("ledger.spares", "objects/info", "refs/tags"):
+        Path(ledger.location, folder).rmdir()
+    with closing(GitLedger(ledger.location)) as again:
+        assert again.commit(RULES, 1).version == 2
+
+
 def test_an_unknown_durability_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="'durable' or 'fast'"):
         GitLedger(tmp_path / "ledger", durability="sometimes")  # type: ignore[arg-type]
