@@ -68,7 +68,8 @@ class Account:
         self.by_purpose: dict[Purpose, int] = {}
         self._reserved = 0
         self._set_aside: dict[Purpose, int] = {}
-        self.refused: str | None = None
+        self.refused: set[Purpose] = set()
+        """Purposes for which what was asked for was not there."""
 
     def set_aside(self, purpose: Purpose, calls: int) -> None:
         """Keep ``calls`` for one purpose, out of reach of the others.
@@ -96,24 +97,24 @@ class Account:
         others = sum(amount for name, amount in self._set_aside.items() if name != purpose)
         return max(0, self.budget.calls - self.calls - self._reserved - others)
 
-    def take_leases(self, wanted: int, calls: int, spare: int = 0) -> int:
-        """Take up to ``wanted`` rollouts and hold the ``calls`` each may make; how many the budget granted.
+    def take_leases(self, wanted: int, calls: int, spare: int = 0) -> tuple[int, str]:
+        """Take up to ``wanted`` rollouts and hold the ``calls`` each may make.
 
+        Returns how many the budget granted, and what ran out (``rollouts`` or ``calls``) where it granted fewer.
         ``spare`` calls are left over: what it takes to find out whether anything that the rollouts bring is any good.
-        `refused` is set when it granted fewer. Each call is then paid with `spend_held`, and what a lease did not need
-        goes back with `return_held`. Holding them from the start keeps what a lease may do independent of the order in
-        which others finish.
+        Each call is then paid with `spend_held`, and what a lease did not need goes back with `return_held`. Holding
+        them from the start keeps what a lease may do independent of the order in which others finish.
         """
-        granted = wanted
+        granted, ran_out = wanted, ""
         if self.budget.rollouts is not None and self.budget.rollouts - self.rollouts < granted:
-            granted, self.refused = self.budget.rollouts - self.rollouts, "rollouts"
+            granted, ran_out = self.budget.rollouts - self.rollouts, "rollouts"
         left = self.left("rollout")
         if left is not None and max(0, left - spare) // calls < granted:
-            granted, self.refused = max(0, left - spare) // calls, "calls"
+            granted, ran_out = max(0, left - spare) // calls, "calls"
         self.rollouts += granted
         self._reserved += granted * calls
         self._take_from_own("rollout", granted * calls)
-        return granted
+        return granted, ran_out
 
     def return_leases(self, number: int, calls: int) -> None:
         """Give back leases that were never begun, and the ``calls`` each of them holds."""
@@ -136,7 +137,7 @@ class Account:
         """Take ``calls`` at once; False (and `refused` set) when so many are not left."""
         left = self.left(purpose)
         if left is not None and left < calls:
-            self.refused = "calls"
+            self.refused.add(purpose)
             return False
         self._spend(purpose, calls)
         return True
@@ -148,7 +149,7 @@ class Account:
         """
         left = self.left(purpose)
         if left is not None and left < calls:
-            self.refused = "calls"
+            self.refused.add(purpose)
             raise BudgetExhausted("calls", calls, left)
         self._reserved += calls
         return Reservation(self, purpose, calls, self._take_from_own(purpose, calls))

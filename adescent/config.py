@@ -243,6 +243,10 @@ class RunConfig:
             raise OptionError(f"policies={self.policies!r:.60} must be a Policies(...) bundle.")
         if not isinstance(self.budget, Budget):
             raise OptionError(f"budget={self.budget!r:.60} must be a Budget(...).")
+        if self.noise == "no" and self.eval_repeats > 1:
+            raise OptionError(
+                "noise='no' and eval_repeats= contradict each other: without noise one score says it all."
+            )
         for keyword, bundled in BUNDLED.items():
             if given.get(keyword) is not None and getattr(self.policies, bundled) is not None:
                 raise OptionError(f"{keyword}= and Policies({bundled}=) are both given; keep one.")
@@ -265,7 +269,7 @@ class RunConfig:
         return evolve(self, **rows)
 
     @property
-    def rows(self) -> int:
+    def n_rows(self) -> int:
         """How many rows have been read."""
         return sum(len(rows) for rows in (self.tasks, self.held_out, self.test) if isinstance(rows, tuple))
 
@@ -283,6 +287,13 @@ class RunConfig:
     def resolver(self) -> Resolver:
         """What may resolve in this run."""
         return Resolver(self.allow)
+
+    @property
+    def noisy(self) -> bool | None:
+        """Whether one artifact may score differently when measured twice; None where that is to be found out."""
+        if self.noise == "auto":
+            return True if self.eval_repeats > 1 else None
+        return self.noise == "yes"
 
     @property
     def total_rollouts(self) -> int | None:

@@ -7,9 +7,9 @@ the space the merge works in. All records are values: nothing here is ever chang
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
@@ -185,12 +185,23 @@ def changed(state: State, ops: Ops) -> State:
     return _CheckedState(merged)
 
 
-class _FullEvaluator(Protocol):
-    """What an artifact is measured through: the evaluation group of a run, or anything of its shape."""
+class _Measured(Protocol):
+    @property
+    def rate(self) -> float | None: ...
 
-    async def cheap(self, artifact: Evolvable) -> float: ...
 
-    async def full(self, artifact: Evolvable, tasks: Iterable[Task]) -> float: ...
+class _CheapMeasure(Protocol):
+    """A verifier, as far as an artifact needs one."""
+
+    async def rule(self, artifact: Evolvable) -> _Measured: ...
+
+
+class _FullMeasure(Protocol):
+    """An evaluation group, as far as an artifact needs one."""
+
+    async def measure(
+        self, artifact: Evolvable, tasks: Sequence[Task], *, split: Literal["held_out"], purpose: Literal["gate"]
+    ) -> _Measured: ...
 
 
 @frozen
@@ -198,7 +209,7 @@ class Evolvable:
     """One unit of evolution: text by key, a version, a contract, and how far a change to it reaches.
 
     ``blast_radius`` in [0, 1] is the share of whatever depends on the artifact that a bad change would hurt.
-    ``version`` counts commits and is 0 before the first. ``evaluator`` is handed in by whoever measures.
+    ``version`` counts commits and is 0 before the first.
     """
 
     id: str = field()
@@ -206,7 +217,6 @@ class Evolvable:
     version: int = field(default=0)
     contract: Contract = Contract()
     blast_radius: float = field(default=0.2)
-    evaluator: _FullEvaluator | None = field(default=None, eq=False, repr=False)
 
     @id.validator
     def _check_id(self, _: Any, value: str) -> None:
@@ -237,20 +247,13 @@ class Evolvable:
         contract = evolve(self.contract, major=self.contract.major + 1) if diff.contract_breaking else self.contract
         return evolve(self, state=changed(self.state, diff.ops), contract=contract)
 
-    async def cheap_eval(self, card: EvidenceCard) -> float:
-        """Mean score in [0, 1] of this artifact with the card's diff, on the run's cheap subset."""
-        return await self._measured().cheap(self.apply(card.diff))
+    async def cheap_eval(self, card: EvidenceCard, verifier: _CheapMeasure) -> float | None:
+        """Mean score in [0, 1] with the card's diff on the verifier's cheap subset; None where there is none."""
+        return (await verifier.rule(self.apply(card.diff))).rate
 
-    async def full_eval(self, tasks: Iterable[Task]) -> float:
-        """Mean score in [0, 1] of this artifact on ``tasks``."""
-        return await self._measured().full(self, tasks)
-
-    def _measured(self) -> _FullEvaluator:
-        if self.evaluator is None:
-            raise ContractError(
-                f"artifact {self.id!r} has no evaluator: attrs.evolve(artifact, evaluator=…) gives one."
-            )
-        return self.evaluator
+    async def full_eval(self, tasks: Sequence[Task], evaluator: _FullMeasure) -> float | None:
+        """Mean score in [0, 1] on held-out ``tasks``; None where there is none. Raises BudgetExhausted."""
+        return (await evaluator.measure(self, tasks, split="held_out", purpose="gate")).rate
 
 
 @frozen

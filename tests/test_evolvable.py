@@ -10,7 +10,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adescent.aggregator import UnionFusion
+from adescent.config import Options
 from adescent.errors import ContractError
+from adescent.evolution import async_evolve
 from adescent.evolvable import (
     Contract,
     Diff,
@@ -22,8 +25,10 @@ from adescent.evolvable import (
     contradicts,
     difference,
 )
+from adescent.policies import Measurement, Policies, VerifierServices
 from adescent.tasks import Score, Task
 from adescent.textmerge import merge_lines
+from adescent.verifier import LayeredVerifier
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 LINES = st.lists(st.sampled_from(["one", "two", "three", ""]), max_size=5).map("\n".join)
@@ -198,23 +203,36 @@ def test_a_state_is_a_copy() -> None:
     assert kept.state == {"a": "1"}
 
 
-class Lengths:
-    """Measures an artifact by the text it holds."""
-
-    async def cheap(self, artifact: Evolvable) -> float:
-        return len("".join(artifact.state.values())) / 10
-
-    async def full(self, artifact: Evolvable, tasks: Any) -> float:
-        return len(list(tasks)) / 10
-
-
 @pytest.mark.anyio
-async def test_an_artifact_is_measured_by_the_evaluator_it_was_given() -> None:
-    measured = evolve(artifact({"a": "12"}), evaluator=Lengths())
-    assert await measured.cheap_eval(card({"a": "12345"}, {"a": "12"})) == 0.5
-    assert await measured.full_eval([Task("t", "p")]) == 0.1
-    with pytest.raises(ContractError, match="no evaluator"):
-        await artifact({}).full_eval([])
+async def test_an_artifact_is_measured_by_the_verifier_and_the_group_of_a_run(anyio_backend: Any) -> None:
+    measured: list[tuple[float | None, float | None]] = []
+
+    def verifier(services: VerifierServices) -> LayeredVerifier:
+        layers = LayeredVerifier(services)
+
+        class Asking(LayeredVerifier):
+            async def rule(self, artifact: Evolvable) -> Measurement:
+                edit = EvidenceCard(Diff(artifact.id, {"more": "solve"}), VersionVector())
+                cheap = await artifact.cheap_eval(edit, layers)
+                measured.append((cheap, await artifact.full_eval(services.splits.held_out, services.evaluator)))
+                return await super().rule(artifact)
+
+        return Asking(services)
+
+    async def run(rendered: str, task: Task) -> bool:
+        return "solve" in rendered
+
+    async def reward(task: Task, output: bool) -> float:
+        return float(output)
+
+    async def propose(rendered: str, task: Task, output: bool, score: Score) -> str:
+        return task.id
+
+    rows = [{"prompt": str(number)} for number in range(10)]
+    policies = Policies(verifier=verifier, fusion=UnionFusion(tournament=True))
+    options: Options = {"schedule": "rounds", "rounds": 1, "n_workers": 2, "policies": policies}
+    await async_evolve(rows, reward, run=run, propose=propose, **options)
+    assert set(measured) == {(1.0, 0.0)}
 
 
 # Cards ----------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def file_name(artifact_id: str) -> str:
 
 
 def stored(artifact: Evolvable, version: int) -> Evolvable:
-    """What a ledger keeps of an artifact: no evaluator, and numbers of one type."""
+    """What a ledger keeps of an artifact, with numbers of one type."""
     radius = float(artifact.blast_radius)
     return Evolvable(artifact.id, artifact.state, version, artifact.contract, radius)
 

@@ -40,6 +40,7 @@ __all__ = [
     "EvalCache",
     "EvaluationServices",
     "Evaluator",
+    "EvaluatorFactory",
     "Executor",
     "FusionPolicy",
     "Ledger",
@@ -257,7 +258,11 @@ class VerifierServices:
 
 
 class Verifier(Protocol):
-    """What a candidate is worth, in three layers of growing cost."""
+    """What a candidate is worth, in three layers of growing cost.
+
+    An optional ``has_oracle`` (True unless said otherwise) tells whether the oracle can say anything else than the
+    gate. Where it cannot, no oracle is asked, and none of this artifact's cheap verdicts is put to a test.
+    """
 
     async def rule(self, artifact: Evolvable) -> Measurement:
         """On the cheap subset of the train split, drawn once and fixed. Ranks, and never decides a commit."""

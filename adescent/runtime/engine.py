@@ -67,7 +67,7 @@ class Engine:
         them would hold the loop.
         """
         config = config.with_rows_read()
-        return cls(config, await run_sync(config.splits) if config.rows > MANY_ROWS else config.splits())
+        return cls(config, await run_sync(config.splits) if config.n_rows > MANY_ROWS else config.splits())
 
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
@@ -197,6 +197,8 @@ class Engine:
             head = await ledger.register(self.wiring.artifact)
         if self._ending.resumed_from:
             logger.info("continuing %s from version %d", head.id, head.version)
+            if self._config.initial_state is not None:
+                logger.warning("initial_state= is not used: %s goes on from what the ledger holds", head.id)
             head = evolve(head, blast_radius=self.wiring.artifact.blast_radius)
         self._head = HeadCell(head, self.wiring.strategy)
 
@@ -204,7 +206,7 @@ class Engine:
         assert self._head is not None
         wiring, config, head = self.wiring, self._config, self._head
         measuring = Measuring(
-            services.evaluator, wiring.splits, wiring.account, repeats=config.eval_repeats, noise=config.noise
+            services.evaluator, wiring.splits, wiring.account, repeats=config.eval_repeats, noisy=config.noisy
         )
         self._progress = progress = wiring.progress(services.merger, head)
         worker = wiring.worker(services.merger, services.evaluator)
@@ -231,6 +233,7 @@ class Engine:
         artifact = self._head.current.artifact
         measured, noisy = await measuring.seed(artifact)
         stable = await services.ledger.head(artifact.id, "stable")
+        self.wiring.leave_for_a_gate(noisy)
         services.merger.open(artifact, measured, stable=stable, noisy=noisy)
         self._ending = evolve(self._ending, seed=figure_of(measured.total, measured.trials), noisy=noisy)
         config, splits = self._config, self.wiring.splits
@@ -249,6 +252,7 @@ class Engine:
     async def _measure_end(self, services: Services, measuring: Measuring) -> None:
         """The final figures; a clean end also confirms the head for stable."""
         assert self._head is not None
+        self._publish(await services.ledger.head(self.wiring.artifact.id))  # somebody else may have come last
         artifact = self._head.current.artifact
         final = await measuring.final(artifact)
         await services.merger.confirm(artifact, final)

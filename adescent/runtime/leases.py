@@ -48,7 +48,6 @@ class LeaseSource:
         *,
         limit: int | None,
         calls_each: int,
-        calls_of_a_gate: int,
         name: str,
     ) -> None:
         self._planner = planner
@@ -56,7 +55,8 @@ class LeaseSource:
         self._account = account
         self._limit = limit
         self._calls_each = calls_each
-        self._calls_of_a_gate = calls_of_a_gate
+        self.calls_of_a_gate = 0
+        """Calls that are left over when leases are granted: what it costs to put a candidate before the gate."""
         self._name = name
         self._observe_plan: Callable[[Assignment, Score | None], Any] | None = getattr(planner, "observe", None)
         self.exhausted = ""
@@ -68,9 +68,9 @@ class LeaseSource:
         if self._limit is not None and self._limit - account.rollouts < wanted:
             wanted = self._limit - account.rollouts
             self.exhausted = "rounds"
-        granted = account.take_leases(wanted, self._calls_each, self._calls_of_a_gate)
-        if granted < wanted:
-            self.exhausted = f"budget:{account.refused}"
+        granted, ran_out = account.take_leases(wanted, self._calls_each, self.calls_of_a_gate)
+        if ran_out:
+            self.exhausted = f"budget:{ran_out}"
         return granted
 
     def draw(self, turn: int, unit: int, snapshot: Snapshot) -> Lease:

@@ -9,7 +9,7 @@ from adescent.runtime.result import Figure
 from adescent.stats import rate_interval
 from adescent.tasks import Splits
 
-__all__ = ["Measuring", "figure_of"]
+__all__ = ["Measuring", "figure_of", "set_aside_for_figures"]
 
 NOISE_PROBE = 8
 """Held-out tasks on which the seed is run and scored a second time to see whether the same artifact scores alike."""
@@ -20,21 +20,29 @@ def figure_of(total: float, trials: int) -> Figure:
     return Figure(total / trials if trials else None, rate_interval(total, trials), trials)
 
 
-class Measuring:
-    """Sets aside, at the start, the calls for every figure the run must be able to report."""
+def set_aside_for_figures(account: Account, splits: Splits, *, repeats: int, noisy: bool | None) -> None:
+    """Keep the calls for every figure a run must be able to report. Raises ContractError when there are not enough."""
+    account.set_aside("seed", len(splits.held_out) * repeats)
+    if noisy is None:
+        account.set_aside("noise", len(splits.held_out[:NOISE_PROBE]))
+    account.set_aside("final", len(splits.held_out) * repeats)
+    account.set_aside("test", len(splits.test) * repeats)
 
-    def __init__(self, evaluator: Evaluator, splits: Splits, account: Account, *, repeats: int, noise: str) -> None:
+
+class Measuring:
+    """Buys them out of what `set_aside_for_figures` has kept.
+
+    ``noisy`` is None where nobody said whether one artifact may score differently when measured twice.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, splits: Splits, account: Account, *, repeats: int, noisy: bool | None
+    ) -> None:
         self._evaluator = evaluator
         self._splits = splits
         self._account = account
         self._repeats = range(repeats)
-        self._noise = "yes" if noise == "auto" and repeats > 1 else noise
-        self._probed = splits.held_out[:NOISE_PROBE]
-        account.set_aside("seed", len(splits.held_out) * repeats)
-        if self._noise == "auto":
-            account.set_aside("noise", len(self._probed))
-        account.set_aside("final", len(splits.held_out) * repeats)
-        account.set_aside("test", len(splits.test) * repeats)
+        self._noisy = noisy
 
     async def seed(self, artifact: Evolvable) -> tuple[Measurement, bool]:
         """The starting artifact on the held-out split, and whether scores are noisy. Raises BudgetExhausted."""
@@ -42,9 +50,10 @@ class Measuring:
             artifact, self._splits.held_out, split="held_out", purpose="seed", repeats=self._repeats
         )
         self._account.release("seed")
-        if self._noise != "auto":
-            return first, self._noise == "yes"
-        again = await self._evaluator.measure(artifact, self._probed, split="held_out", purpose="noise", fresh=True)
+        if self._noisy is not None:
+            return first, self._noisy
+        probed = self._splits.held_out[:NOISE_PROBE]
+        again = await self._evaluator.measure(artifact, probed, split="held_out", purpose="noise", fresh=True)
         self._account.release("noise")
         return first, _differ(first, again)
 

@@ -53,7 +53,6 @@ class Progress:
         self.outcomes: Counter[Outcome] = Counter()
         self.history: list[RoundInfo] = []
         self.ranked: Counter[str] = Counter()
-        self.refresh_asked = False
         self._merger = merger
         self._head = head
         self._account = account
@@ -88,6 +87,11 @@ class Progress:
             )
         )
 
+    @property
+    def _gate_refused(self) -> bool:
+        """Whether a candidate could not be measured any more: then nothing that is found can be kept."""
+        return "gate" in self._account.refused
+
     def without_card(self) -> None:
         """A rollout has ended and there is nothing to merge."""
         self._fruitless += 1
@@ -99,6 +103,8 @@ class Progress:
             entries = self.buffer.drain(artifact_id, self._cards_a_merge)
             merged = await self._merger.merge(artifact_id, entries)
             self.buffer.put_back(merged.leftover)
+            if merged.head is not None and artifact_id == self._head.current.artifact.id:
+                self._head.publish(merged.head)  # it may be somebody else's
             waiting = set(map(id, merged.leftover))
             ended += [entry for entry in entries if id(entry) not in waiting]
             self._note(merged)
@@ -107,7 +113,7 @@ class Progress:
 
     async def merge_all(self) -> None:
         """At the end every bucket fires until nothing waits; a merge that ends no card would never end itself."""
-        while len(self.buffer) and self._account.refused != "calls":
+        while len(self.buffer) and not self._gate_refused:
             if not await self.merge():
                 break
         if self._sweeps:
@@ -164,7 +170,6 @@ class Progress:
         if self._stale_in_a_row < self._stall:
             return
         self._stale_in_a_row = 0
-        self.refresh_asked = True
         self._head.refresh()
         self.count("forced_refreshes")
         reason = f"the last {self._stall} cards were all stale"
@@ -177,7 +182,7 @@ class Progress:
             self.control.stop("target_reward")
         elif self._patience is not None and self._fruitless >= self._patience:
             self.control.stop("patience")
-        elif self._account.refused == "calls":
+        elif self._gate_refused:
             self.control.stop("budget:calls", grace=math.inf)  # what is under way has been paid for
 
 

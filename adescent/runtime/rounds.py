@@ -83,6 +83,7 @@ class Rounds:
         self._head = head
         self._progress = progress
         self._snapshots = [head.current] * n_units
+        self._epoch = head.epoch
         self._concurrency = min(concurrency, n_units)
         self._refresh_interval = refresh_interval
         self._timeout = round_timeout
@@ -107,7 +108,8 @@ class Rounds:
         control = self._progress.control
         turn = 0
         while not control.stopping:
-            await control.wait_running()
+            while control.paused:
+                await control.wait_running()
             if control.stopping or not await self._one_round(turn):
                 return
             turn += 1
@@ -131,10 +133,10 @@ class Rounds:
         return granted == len(snapshots)
 
     def _fresh_snapshots(self, turn: int) -> list[Snapshot]:
+        asked, self._epoch = self._epoch != self._head.epoch, self._head.epoch
         for unit in range(len(self._snapshots)):
-            if self._progress.refresh_asked or (turn + unit) % self._refresh_interval == 0:
+            if asked or (turn + unit) % self._refresh_interval == 0:
                 self._snapshots[unit] = self._head.current
-        self._progress.refresh_asked = False
         return self._snapshots
 
     async def _done(self, new: _Round) -> bool:
@@ -155,7 +157,7 @@ class Rounds:
 
     async def _next_lease(self, current: _Round) -> Lease | None:
         control = self._progress.control
-        if control.paused:
+        while control.paused:
             await control.wait_running()
         if current.undrawn and (control.stopping or anyio.current_time() >= current.deadline):
             self._source.give_back(current.cut_short())

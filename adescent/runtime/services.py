@@ -14,16 +14,13 @@ from adescent.aggregator import Merger
 from adescent.evolvable import Evolvable
 from adescent.executors.threads import ThreadPool
 from adescent.ledger import MemoryLedger
-from adescent.policies import Evaluator, Ledger
+from adescent.policies import Evaluator, EvaluatorFactory, Ledger
 from adescent.runtime.ledger_thread import LedgerThread
 from adescent.runtime.wiring import Wiring
 from adescent.scheduling import AuditScheduler
 from adescent.verifier import EvaluationGroup, LayeredVerifier
 
 __all__ = ["Services", "open_ledger", "open_services"]
-
-CLOSING_GRACE = 5.0
-"""Seconds a ledger may take to close once the run is over or cancelled."""
 
 
 @frozen(eq=False)
@@ -57,7 +54,7 @@ async def open_ledger(
             yield LedgerThread(ledger, thread, published)
         finally:
             if handed_in is None:
-                with anyio.move_on_after(CLOSING_GRACE, shield=True):
+                with anyio.CancelScope(shield=True):  # no deadline: the thread finishes it whether we wait or not
                     await (thread.run(ledger.close) if ledger.blocking else _at_once(ledger.close))
 
 
@@ -79,13 +76,12 @@ async def open_services(wiring: Wiring, ledger: LedgerThread) -> AsyncIterator[S
     verifier_factory = config.policies.verifier or LayeredVerifier
     async with (
         evaluator_factory(wiring.evaluation_services(wiring.reward)) as evaluator,
-        _maybe_oracle(wiring) as oracle,
+        _oracle(wiring, evaluator_factory) as oracle,
     ):
         verifier = verifier_factory(wiring.verifier_services(evaluator, oracle))
         auditor = AuditScheduler(
             verifier,
             oracle_budget=config.oracle_budget,
-            has_oracle=oracle is not None,
             count=wiring.count,
             emit=wiring.hub.emit,
         )
@@ -96,9 +92,9 @@ async def open_services(wiring: Wiring, ledger: LedgerThread) -> AsyncIterator[S
 
 
 @asynccontextmanager
-async def _maybe_oracle(wiring: Wiring) -> AsyncIterator[Evaluator | None]:
+async def _oracle(wiring: Wiring, evaluator_factory: EvaluatorFactory) -> AsyncIterator[Evaluator | None]:
     if wiring.oracle is None:
         yield None
         return
-    async with EvaluationGroup(wiring.evaluation_services(wiring.oracle)) as oracle:
+    async with evaluator_factory(wiring.evaluation_services(wiring.oracle)) as oracle:
         yield oracle

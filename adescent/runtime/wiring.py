@@ -42,6 +42,7 @@ from adescent.runtime.heads import HeadCell
 from adescent.runtime.health import Health
 from adescent.runtime.leases import LeaseSource
 from adescent.runtime.ledger_thread import LedgerThread
+from adescent.runtime.measuring import set_aside_for_figures
 from adescent.runtime.progress import Progress
 from adescent.runtime.rounds import Rounds
 from adescent.runtime.stream import Stream
@@ -98,14 +99,14 @@ class Wiring:
         self.counters: Counter[str] = Counter()
         self.control = Control()
         self.account = Account(config.budget)
+        set_aside_for_figures(self.account, splits, repeats=config.eval_repeats, noisy=config.noisy)
         self.health = Health(self.control, patience=max(8, config.n_workers), strict=config.strict, count=self.count)
         self.rollouts_at_once = min(config.max_concurrency or config.n_workers, config.n_workers)
         self._resolver = config.resolver()
-        self._pool = self._chosen_executor()
+        self.executor = self._chosen_executor()
         self._lanes = self._shared_lanes()
-        self.executor = self._attached(config.reward)
         self.threads: ThreadPool = getattr(self.executor, "threads", None) or ThreadPool(self.rollouts_at_once)
-        self.reward = self._side(config.reward, self.executor)
+        self.reward = self._side(config.reward, self._attached(config.reward))
         self.oracle = None if config.oracle is None else self._oracle_side(config.oracle)
         proposer = self._resolved(config.propose)
         # Four arguments, and the context for whoever asks for it: by the parameter's name, or by requiring a fifth.
@@ -157,10 +158,10 @@ class Wiring:
 
     def _attached(self, scorer: Any) -> Executor:
         config = self.config
-        return self._pool.attach_actors(Actors(config.run, scorer, config.hide, self._resolver))
+        return self.executor.attach_actors(Actors(config.run, scorer, config.hide, self._resolver))
 
     def _shared_lanes(self) -> Lanes | None:
-        config, slots = self.config, self._pool.slots
+        config, slots = self.config, self.executor.slots
         if slots is not None and slots < self.rollouts_at_once + config.eval_concurrency:
             return Lanes(slots, self.rollouts_at_once, config.eval_concurrency)
         if config.schedule == "stream" and self.rollouts_at_once < config.n_workers:
@@ -306,9 +307,13 @@ class Wiring:
             self.account,
             limit=config.total_rollouts,
             calls_each=calls_per_lease(config.self_verify),
-            calls_of_a_gate=len(self.splits.held_out) * config.eval_repeats,
             name=self.run_id,
         )
+
+    def leave_for_a_gate(self, noisy: bool) -> None:
+        """From now on grant no lease whose card could not be measured: with noise, a candidate is confirmed too."""
+        measurements = 1 + 2 * self.config.confirm_repeats if noisy else 1
+        self.leases.calls_of_a_gate = measurements * len(self.splits.held_out) * self.config.eval_repeats
 
     def schedule(self, worker: Worker, head: HeadCell, progress: Progress) -> Rounds | Stream:
         """The loop the run was asked for."""

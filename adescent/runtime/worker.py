@@ -33,6 +33,7 @@ class _Purse:
     def __init__(self, account: Account, calls: int) -> None:
         self._account = account
         self._held = calls
+        self.paid = 0
 
     def pay(self, purpose: Purpose) -> None:
         """One call is being made. Raises BudgetExhausted when there is none left to make."""
@@ -41,6 +42,7 @@ class _Purse:
             self._account.spend_held(purpose)
         elif not self._account.try_call(purpose):
             raise BudgetExhausted("calls", 1, 0)
+        self.paid += 1
 
     def give_back(self) -> None:
         """The lease makes no further calls of those it was given."""
@@ -132,7 +134,7 @@ class Worker:
                 if gain < 0:
                     self._count("self_verify_rejected")
                     return Turn(lease, score)
-            return Turn(lease, score, self._card(lease, diff, result.output, score, gain))
+            return Turn(lease, score, self._card(lease, diff, result.output, score, gain, purse.paid))
         finally:
             purse.give_back()
 
@@ -184,7 +186,7 @@ class Worker:
             return 0.0
         return 0.0 if measured.rate is None else measured.rate - before.value
 
-    def _card(self, lease: Lease, diff: Diff, output: Any, score: Score, gain: float) -> EvidenceCard:
+    def _card(self, lease: Lease, diff: Diff, output: Any, score: Score, gain: float, calls: int) -> EvidenceCard:
         artifact = lease.snapshot.artifact
         return EvidenceCard(
             diff,
@@ -193,7 +195,7 @@ class Worker:
             (diff.target,),
             (Trajectory(lease.task, output, score),),
             gain,
-            Usage(calls=self._calls),
+            Usage(calls=calls),
         )
 
     def _report_failure(self, lease: Lease, result: Result) -> None:

@@ -95,18 +95,6 @@ def test_commit_is_the_next_version_on_dev_only(ledger: VersionedLedger) -> None
     assert ledger.head("rules", "stable") == base
 
 
-def test_commit_keeps_no_evaluator(ledger: VersionedLedger) -> None:
-    class Never:
-        async def cheap(self, artifact: Evolvable) -> float:
-            raise NotImplementedError
-
-        async def full(self, artifact: Evolvable, tasks: object) -> float:
-            raise NotImplementedError
-
-    assert ledger.register(evolve(RULES, evaluator=Never())).evaluator is None
-    assert ledger.head("rules").evaluator is None
-
-
 def test_a_lost_race_is_a_conflict_that_names_both_versions(ledger: VersionedLedger) -> None:
     ledger.register(RULES)
     ledger.commit(changed(RULES, a="first"), 1)
