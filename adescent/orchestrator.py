@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, Unpack
 
 import anyio
-from anyio.abc import TaskGroup
 from attrs import field, frozen
 
 from adescent.budget import Budget
@@ -19,6 +18,7 @@ from adescent.errors import ContractError, OptionError
 from adescent.evolution import async_evolve, evolve
 from adescent.executors.blocking import run_blocking
 from adescent.runtime.result import EvolutionResult
+from adescent.sidebyside import side_by_side
 from adescent.tasks import Splits, Task
 
 __all__ = [
@@ -185,28 +185,8 @@ async def async_run_fork_baseline(domain: Domain, *, see: See = "cluster", **opt
         for fork in range(whole.n_workers)
     ]
     started = anyio.current_time()
-    forks = await _side_by_side(runs)
+    forks = await side_by_side(*runs, name="fork")
     return ForkBaseline(forks=forks, elapsed=anyio.current_time() - started)
-
-
-async def _side_by_side(runs: Sequence[Callable[[], Awaitable[EvolutionResult]]]) -> list[EvolutionResult]:
-    """What the runs give, in their order. The first error of any ends the others and is raised bare."""
-    results: dict[int, EvolutionResult] = {}
-    failures: list[Exception] = []
-
-    async def one(fork: int, group: TaskGroup) -> None:
-        try:
-            results[fork] = await runs[fork]()
-        except Exception as error:  # noqa: BLE001 - raised again outside the group
-            failures.append(error)
-            group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        for fork in range(len(runs)):
-            group.start_soon(one, fork, group, name=f"fork {fork}")
-    if failures:
-        raise failures[0]
-    return [results[fork] for fork in range(len(runs))]
 
 
 def _seen(train: Sequence[Task], fork: int, n_forks: int, see: See) -> Sequence[Task]:

@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from adescent.errors import OptionError
 from adescent.executors.blocking import run_blocking
 from adescent.policies import Executor
+from adescent.sidebyside import FirstError, side_by_side
 from adescent.workspec import Result, RolloutSpec
 
 __all__ = ["collect_rollouts", "map_rollouts", "run_rollouts"]
@@ -32,7 +33,7 @@ async def map_rollouts(
     what is still under way. What reading ``specs`` raises comes out of the block as it is.
     """
     width = _width(executor, concurrency)
-    errors: list[Exception] = []
+    first = FirstError()
     send, receive = anyio.create_memory_object_stream[Result](width)
 
     async def deliver(_: int, result: Result) -> None:
@@ -42,25 +43,19 @@ async def map_rollouts(
             await send.send(result)
 
     async def produce() -> None:
-        with send:
+        with send, first.ending(group.cancel_scope):
             try:
                 await _deliver_all(executor, specs, width, deliver)
             except anyio.BrokenResourceError:  # the reader closed the stream: it has seen enough
                 pass
-            except Exception as error:  # noqa: BLE001 - kept, to be raised outside the group and so without one
-                errors.append(error)
-                group.cancel_scope.cancel()
 
     with send, receive:
         async with anyio.create_task_group() as group:
             group.start_soon(produce, name="rollouts")
-            try:
+            with first.ending(group.cancel_scope):
                 yield receive
-            except Exception as error:  # noqa: BLE001 - the same for what the block raises
-                errors.append(error)
             group.cancel_scope.cancel()
-    if errors:
-        raise errors.pop(0)
+    first.raise_bare()
 
 
 async def collect_rollouts(
@@ -100,19 +95,10 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
     """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
     numbered = enumerate(specs)
-    errors: list[Exception] = []
 
     async def pull() -> None:
-        try:
-            for index, spec in numbered:
-                await deliver(index, await executor.rollout(spec))
-                await checkpoint()  # actors that never suspend must not starve the loop
-        except Exception as error:  # noqa: BLE001 - kept, to be raised outside the group and so without one
-            errors.append(error)
-            group.cancel_scope.cancel()
+        for index, spec in numbered:
+            await deliver(index, await executor.rollout(spec))
+            await checkpoint()  # actors that never suspend must not starve the loop
 
-    async with anyio.create_task_group() as group:
-        for number in range(width):
-            group.start_soon(pull, name=f"rollouts · {number}")
-    if errors:
-        raise errors.pop(0)
+    await side_by_side(*[pull] * width, name="rollouts")
