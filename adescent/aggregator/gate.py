@@ -9,12 +9,12 @@ from attrs import evolve, frozen
 
 from adescent.aggregator.acceptance import judge
 from adescent.aggregator.books import Book
-from adescent.aggregator.comparison import COMMON_SHARE, compared
 from adescent.aggregator.ends import End
 from adescent.aggregator.veto import audited, ended_by, weigh_trust
 from adescent.aggregator.waves import in_one_wave
 from adescent.budget import Purpose
 from adescent.evolvable import Evolvable
+from adescent.policies.comparison import COMMON_SHARE, compared
 from adescent.policies.protocols import AcceptancePolicy, Auditor, Evaluator, Verifier
 from adescent.policies.records import GateEvidence, Measurement, Outcome, Pool
 from adescent.tasks import Task

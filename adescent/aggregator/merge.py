@@ -14,7 +14,7 @@ from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
 from adescent.aggregator.gate import HeldOutGate
 from adescent.aggregator.off_loop import disputed, off_the_loop, overtaken
-from adescent.aggregator.promotion import Emit, Promoter
+from adescent.aggregator.promotion import Promoter
 from adescent.aggregator.reverification import gain_on, on_own_tasks, own_tasks, planned, worsened
 from adescent.aggregator.staleness import brought_onto, tolerated_lag
 from adescent.aggregator.sweep import Sweep
@@ -35,6 +35,7 @@ from adescent.policies.protocols import (
 )
 from adescent.policies.records import Candidate, Measurement, Outcome, Pool, SettledCard, SweepReport
 from adescent.tasks import Splits
+from adescent.telemetry import Emit
 
 __all__ = ["Merged", "Merger"]
 

@@ -12,12 +12,9 @@ from adescent.aggregator.gate import HeldOutGate
 from adescent.errors import BudgetExhausted, OptionError
 from adescent.policies.protocols import PromotionPolicy
 from adescent.policies.records import Measurement
-from adescent.telemetry.events import ArtifactPromoted, Event
+from adescent.telemetry import ArtifactPromoted, Emit
 
-__all__ = ["ConfirmedPromotion", "Emit", "Promoter"]
-
-Emit = Callable[[Callable[[float], Event]], None]
-"""Takes a maker of an event, which is called with the seconds since the run began, or not at all."""
+__all__ = ["ConfirmedPromotion", "Promoter"]
 
 
 def _whole_and_positive(instance: object, attribute: object, value: object) -> None:

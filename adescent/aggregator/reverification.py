@@ -7,11 +7,11 @@ from functools import partial
 
 from attrs import frozen
 
-from adescent.aggregator.comparison import EXACT
 from adescent.aggregator.trust_region import within_union
 from adescent.aggregator.union import Union
 from adescent.aggregator.waves import in_one_wave
 from adescent.evolvable import Diff, EvidenceCard, Evolvable
+from adescent.policies.comparison import EXACT
 from adescent.policies.protocols import Evaluator
 from adescent.policies.records import Measurement
 from adescent.tasks import Task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from adescent.aggregator.ends import End
 from adescent.aggregator.waves import in_one_wave
+from adescent.errors import BudgetExhausted
 from adescent.evolvable import Evolvable
-from adescent.governance import Level, classify
 from adescent.policies.protocols import Auditor, Verifier
 from adescent.policies.records import AuditRequest, AuditVerdict, Outcome
 
@@ -14,10 +14,13 @@ __all__ = ["audited", "ended_by", "weigh_trust"]
 
 async def audited(auditor: Auditor, verifier: Verifier, base: Evolvable, candidate: Evolvable) -> AuditVerdict | None:
     """The oracle's word on a candidate that would be accepted, or None where it need not be heard."""
-    if classify(base) is not Level.L1 and not auditor.required(base):
+    if not auditor.required(base):
         return None
-    estimate = await verifier.learned(candidate)
-    return await auditor.audit(AuditRequest(base, candidate, estimate.sd))
+    try:
+        uncertainty = (await verifier.learned(candidate)).sd if auditor.buys_cheap_verdicts(base) else 0.0
+    except BudgetExhausted as spent:  # of this candidate alone: what comes after it may cost less
+        return AuditVerdict("unavailable", str(spent))
+    return await auditor.audit(AuditRequest(base, candidate, uncertainty))
 
 
 def ended_by(verdict: AuditVerdict | None) -> End | None:
@@ -34,9 +37,13 @@ async def weigh_trust(
     """Buy a cheap verdict where trust matters, and tell the auditor whether it agrees with the full one.
 
     ``full_gain`` in [-1, 1] is the candidate's rate less its base's on the held-out split, both measured completely.
+    Where the budget does not cover it nothing is learnt: bookkeeping must not cost an accepted candidate its commit.
     """
     if not auditor.buys_cheap_verdicts(base):
         return
-    before, after = await in_one_wave(lambda: verifier.rule(base), lambda: verifier.rule(candidate))
+    try:
+        before, after = await in_one_wave(lambda: verifier.rule(base), lambda: verifier.rule(candidate))
+    except BudgetExhausted:
+        return
     if before.rate is not None and after.rate is not None:
         auditor.observe(base.id, after.rate - before.rate, full_gain)

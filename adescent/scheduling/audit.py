@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count as count_up
-from math import fsum
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event
 from anyio.abc import TaskStatus
@@ -14,22 +13,18 @@ from attrs import define, field
 
 from adescent.errors import BudgetExhausted
 from adescent.evolvable import Evolvable
-from adescent.governance import LEAST_TRUST, Level, audit_gain, classify, oracle_forced
+from adescent.governance import LEAST_TRUST, audit_gain, oracle_forced
+from adescent.policies.comparison import compared
 from adescent.policies.protocols import Verifier
-from adescent.policies.records import AuditRequest, AuditVerdict, Measurement
-from adescent.telemetry.events import AuditFinished
-from adescent.telemetry.events import Event as RunEvent
+from adescent.policies.records import AuditRequest, AuditVerdict, Measurement, Pool
+from adescent.telemetry import AuditFinished, Emit
+from adescent.telemetry import Event as RunEvent
 
 __all__ = ["AuditScheduler", "judged", "trust_after"]
 
 INITIAL_TRUST = 1.0
 TRUST_STEP = 0.25
 MOST_TRUST = 4.0
-
-COMMON_SHARE = 0.9
-"""Share of tasks both sides need scores on; below it the oracle has no word on them."""
-
-Emit = Callable[[Callable[[float], RunEvent]], None]
 
 
 def trust_after(trust: float, cheap_gain: float, full_gain: float) -> float:
@@ -46,19 +41,11 @@ def trust_after(trust: float, cheap_gain: float, full_gain: float) -> float:
 
 def judged(base: Measurement, candidate: Measurement) -> AuditVerdict:
     """The oracle's word on two measurements, compared on the tasks both have scores on: better passes, no less does."""
-    both = {reading.task_id for reading in base.readings if reading.trials}
-    common = {reading.task_id for reading in candidate.readings if reading.trials} & both
-    asked = len(candidate.readings)
-    if not common or len(common) < COMMON_SHARE * asked:
-        return AuditVerdict("unavailable", f"the oracle scored base and candidate on {len(common)} of {asked} tasks")
-    old, new = _rate(base, common), _rate(candidate, common)
-    return AuditVerdict("passed" if new > old else "rejected", f"oracle: {new:.4f} against {old:.4f}")
-
-
-def _rate(measurement: Measurement, task_ids: set[str]) -> float:
-    # fsum, since the order of the tasks must not turn a tie into a gain
-    counted = [reading for reading in measurement.readings if reading.task_id in task_ids]
-    return fsum(reading.total for reading in counted) / sum(reading.trials for reading in counted)
+    sides = compared(Pool() + candidate, Pool() + base, len(candidate.readings))
+    if isinstance(sides, str):
+        return AuditVerdict("unavailable", f"by the oracle, {sides}")
+    rates = f"oracle: {sides.mine / sides.n:.4f} against {sides.theirs / sides.m:.4f}"
+    return AuditVerdict("passed" if sides.gain > 0 else "rejected", rates)
 
 
 @define(order=False, eq=False)
@@ -84,8 +71,9 @@ class _Queued:
 class AuditScheduler:
     """The `Auditor` of a run: one oracle call at a time, the one worth most first, as long as the budget lasts.
 
-    Start `run` in a task group. ``oracle_budget`` is the number of task scorings that may be bought (≥ 0),
-    ``has_oracle`` whether there is a scorer independent of the reward. Requests of equal worth go by arrival.
+    Start `run` in a task group. ``oracle_budget`` is the number of task scorings that may be bought (≥ 0). Requests of
+    equal worth go by arrival. Where the verifier has no oracle of its own the gate's word is the oracle's: every audit
+    passes at once and costs nothing. A second look at less than the gate has seen would veto by luck.
     """
 
     def __init__(
@@ -93,13 +81,12 @@ class AuditScheduler:
         verifier: Verifier,
         *,
         oracle_budget: int,
-        has_oracle: bool,
         count: Callable[[str], None],
-        emit: Emit | None = None,
+        emit: Emit,
     ) -> None:
         self._verifier = verifier
         self._left = oracle_budget
-        self._has_oracle = has_oracle
+        self._has_oracle = bool(getattr(verifier, "has_oracle", True))
         self._count = count
         self._emit = emit
         self._trust: dict[str, float] = {}
@@ -112,18 +99,13 @@ class AuditScheduler:
         """Trust in the cheap verdicts on an artifact, in [0.25, 4]."""
         return self._trust.get(artifact_id, INITIAL_TRUST)
 
-    @property
-    def budget_left(self) -> int:
-        """Task scorings the oracle may still buy."""
-        return self._left
-
     def required(self, artifact: Evolvable) -> bool:
         """Whether the oracle must be heard before a change to this artifact is committed."""
         return oracle_forced(artifact.blast_radius, self.trust(artifact.id))
 
     def buys_cheap_verdicts(self, artifact: Evolvable) -> bool:
-        """Whether trust matters here: an independent oracle could disagree, or every change goes through it anyway."""
-        return self._has_oracle or classify(artifact) is Level.L1
+        """Whether trust matters: only an oracle that may disagree with the gate can be called in by a lack of it."""
+        return self._has_oracle
 
     def observe(self, artifact_id: str, cheap_gain: float, full_gain: float) -> None:
         """A cheap and a full verdict on one candidate, as gains in rate over its base."""
@@ -136,6 +118,8 @@ class AuditScheduler:
         or when the run ends first. Raises what the verifier raises. Cancelled, the request leaves the queue, and an
         oracle call made for it ends.
         """
+        if not self._has_oracle:
+            return self._announced(request, _BY_THE_GATE)
         if self._closed:
             return _ENDING
         gain = audit_gain(request.candidate.blast_radius, request.uncertainty, self.trust(request.candidate.id))
@@ -187,10 +171,12 @@ class AuditScheduler:
                 queued.error = error
                 queued.answered.set()
                 return
-            self._count(f"audits_{verdict.decision}")
-            if self._emit is not None:
-                self._emit(partial(_finished, queued.request, verdict))
-            queued.answer(verdict)
+            queued.answer(self._announced(queued.request, verdict))
+
+    def _announced(self, request: AuditRequest, verdict: AuditVerdict) -> AuditVerdict:
+        self._count(f"audits_{verdict.decision}")
+        self._emit(partial(_finished, request, verdict))
+        return verdict
 
     async def _ask_oracle(self, request: AuditRequest) -> AuditVerdict:
         sides = (request.base, request.candidate)
@@ -211,6 +197,7 @@ class AuditScheduler:
 
 
 _ENDING = AuditVerdict("unavailable", "the run ends")
+_BY_THE_GATE = AuditVerdict("passed", "there is no oracle but the reward, and the gate has gone by that")
 
 
 def _finished(request: AuditRequest, verdict: AuditVerdict, elapsed: float) -> RunEvent:

@@ -17,13 +17,14 @@ class LayeredVerifier:
     """The `Verifier` of a run.
 
     The cheap subset comes out of the **train** split, is drawn once and stays: ranking on tasks of the gate would
-    select on the data that decides. Without an independent scorer the oracle is the reward on the held-out split under
-    the gate's own repeat 0: nothing is bought twice, and the oracle cannot disagree with the gate.
+    select on the data that decides. ``has_oracle`` says whether there is a scorer independent of the reward. Without
+    one the oracle would be the reward on the held-out split, which is what the gate decides by: audits take its word.
     """
 
     def __init__(self, services: VerifierServices) -> None:
         self._evaluator = services.evaluator
         self._truth = services.oracle or services.evaluator
+        self.has_oracle = services.oracle is not None
         self._held_out = services.splits.held_out
         self.cheap = _cheap_subset(services.splits.train, services.cheap_tasks, services.seed)
 

@@ -134,13 +134,29 @@ async def test_an_error_of_the_evaluator_comes_out_bare(anyio_backend: Any, run:
 # Far-reaching artifacts -----------------------------------------------------------------------------------------------
 
 
-async def test_a_far_reaching_change_is_heard_by_the_oracle(anyio_backend: Any, run: Any) -> None:
+@pytest.mark.parametrize("cheap", [True, False])
+async def test_a_far_reaching_change_is_heard_by_the_oracle(anyio_backend: Any, run: Any, cheap: bool) -> None:
+    run.auditor.cheap = cheap
     seed = await run.start(blast_radius=0.9)
     assert await run.outcomes(run.card(seed, x="+5")) == ["committed"]
     [request] = run.auditor.requests
     assert request.base.state == seed.state
     assert request.candidate.state["x"] == "+5"
-    assert request.uncertainty == 0.1
+    assert request.uncertainty == (0.1 if cheap else 0.0)
+    assert ("rule" in run.evaluator.purposes()) is cheap
+
+
+@pytest.mark.parametrize(("blast_radius", "outcome"), [(0.2, "committed"), (0.9, "audit-unavailable")])
+async def test_bookkeeping_nobody_can_pay_costs_no_candidate_its_measurement(
+    anyio_backend: Any, run: Any, blast_radius: float, outcome: str
+) -> None:
+    """The calls left suffice for the gate and not for cheap verdicts: trust goes unweighed, and no audit is held."""
+    run.auditor.cheap = True
+    seed = await run.start(blast_radius)
+    run.evaluator.left = len(run.held_out)
+    assert await run.outcomes(run.card(seed, x="+5")) == [outcome]
+    assert run.evaluator.left == 0
+    assert run.auditor.observed == []
 
 
 @pytest.mark.parametrize(("trust", "asked"), [(1.0, 0), (0.5, 1)])

@@ -233,9 +233,11 @@ async def test_an_oracle_beyond_its_budget_is_missed_and_not_replaced(
 
 
 async def test_the_cheap_subset_is_drawn_from_train(watched: Watched, schedule: str, anyio_backend: Any) -> None:
-    result = await watched.evolve(
-        schedule, tasks=rows("train", 10), held_out=rows("held", 5), blast_radius=0.5, cheap_eval_tasks=3, n_workers=1
-    )
+    async def agree(task: Task, output: Any) -> float:
+        return float(output)
+
+    split = {"tasks": rows("train", 10), "held_out": rows("held", 5)}
+    result = await watched.evolve(schedule, **split, oracle=agree, cheap_eval_tasks=3, n_workers=1)
     assert result.calls_by_purpose["rule"] % 3 == 0
     assert result.final_reward == 1.0
 

@@ -337,7 +337,7 @@ OPTIONS: dict[str, Change] = {
     "test_frac": Change(0.2, lambda seen: seen.started.tasks),
     "test": Change(EXTRA, shown("test_reward")),
     "seed": Change(1, lambda seen: sorted(set(seen.trained))),
-    "cheap_eval_tasks": Change(2, shown("calls_by_purpose.rule"), WIDE),
+    "cheap_eval_tasks": Change(2, shown("calls_by_purpose.rule"), {"oracle": never}),
     "eval_repeats": Change(2, lambda seen: seen.named("seed").trials, {"noise": "yes"}),
     "confirm_repeats": Change(5, shown("calls_by_purpose.gate"), {"noise": "yes"}),
     "noise": Change("yes", shown("noisy")),
