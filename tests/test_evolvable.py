@@ -231,7 +231,8 @@ async def test_an_artifact_is_measured_by_the_verifier_and_the_group_of_a_run(an
     rows = [{"prompt": str(number)} for number in range(10)]
     policies = Policies(verifier=verifier, fusion=UnionFusion(tournament=True))
     options: Options = {"schedule": "rounds", "rounds": 1, "n_workers": 2, "policies": policies}
-    await async_evolve(rows, reward, run=run, propose=propose, **options)
+    options |= {"run": run, "propose": propose}
+    await async_evolve(rows, reward, **options)
     assert set(measured) == {(1.0, 0.0)}
 
 

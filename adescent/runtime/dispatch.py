@@ -11,6 +11,7 @@ import anyio
 from attrs import evolve
 
 from adescent.budget import Account, Purpose
+from adescent.errors import AdescentError
 from adescent.executors.results import failure_from
 from adescent.policies import Executor
 from adescent.runtime.health import Health
@@ -26,7 +27,7 @@ RETRY_DEADLINE = 120.0
 asked for), with up to half as much again by chance so that many do not come back at once, within the deadline."""
 
 
-class ProposeFailed(Exception):
+class ProposeFailed(AdescentError):
     """The proposer raised, and trying again did not help."""
 
     def __init__(self, failure: Failure) -> None:

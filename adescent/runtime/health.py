@@ -40,9 +40,7 @@ class Health:
         self._worked: set[str] = set()
         self._tries: Counter[str] = Counter()
         self._first: dict[str, Failure] = {}
-        self.causes: Counter[str] = Counter()
-        """What went wrong in words → how often; at most `CAUSES` different ones of each actor."""
-        self._different: Counter[str] = Counter()
+        self._causes: dict[str, Counter[str]] = {}
 
     def observe(self, result: Result) -> None:
         """A rollout or an evaluation ended."""
@@ -95,24 +93,26 @@ class Health:
 
     def _note(self, actor: str, failure: Failure) -> None:
         """Keep the cause to be listed, and log one that is new: a run that goes on in spite of it says so."""
-        cause = f"{actor}: {failure.type}: {_ADDRESS.sub('', failure.message)}"
-        if cause not in self.causes:
-            self._different[actor] += 1
-            if self._different[actor] > CAUSES:
+        cause = f"{failure.type}: {_ADDRESS.sub('', failure.message)}"
+        causes = self._causes.setdefault(actor, Counter())
+        if cause not in causes:
+            if len(causes) == CAUSES:
                 return
-            logger.warning("%s", cause)
-        self.causes[cause] += 1
+            logger.warning("%s: %s", actor, cause)
+        causes[cause] += 1
 
-    def _causes_of(self, actor: str) -> tuple[str, ...]:
-        return tuple(cause.removeprefix(f"{actor}: ") for cause in self.causes if cause.startswith(f"{actor}: "))
+    @property
+    def causes(self) -> dict[str, int]:
+        """What went wrong, in words, and how often."""
+        return {f"{actor}: {cause}": n for actor, causes in self._causes.items() for cause, n in causes.items()}
 
     def _never_worked(self, actor: str) -> AdescentError:
-        error = ActorsNeverWorked(actor, self._tries[actor], self._causes_of(actor))
+        error = ActorsNeverWorked(actor, self._tries[actor], tuple(self._causes[actor]))
         error.__cause__ = self._first[actor].cause
         return error
 
     def _never_scored(self) -> ContractError:
-        causes = "; ".join(self._causes_of("reward"))
+        causes = "; ".join(self._causes["reward"])
         error = ContractError(f"the scorer gave no valid score in {self._tries['reward']} calls. {causes}")
         error.__cause__ = self._first["reward"].cause
         return error

@@ -74,7 +74,7 @@ def result_of(
         outcome_counts=progress.outcomes_by_name(),
         fusion=dict(progress.ranked),
         counters=_counters(wiring),
-        causes=dict(wiring.health.causes),
+        causes=wiring.health.causes,
         calls_by_purpose={str(purpose): calls for purpose, calls in account.by_purpose.items()},
         ledger=ending.ledger,
         log=ending.log,
