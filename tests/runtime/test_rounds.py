@@ -9,8 +9,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from adescent.aggregator import UnionFusion
 from adescent.budget import Budget
 from adescent.evolution import Evolution
+from adescent.policies import Policies
 
 
 @pytest.mark.trio
@@ -111,3 +113,26 @@ async def test_leases_that_a_round_shed_are_made_up_for(world: Any, autojump_clo
     result = await world.evolve("rounds", rounds=2, n_workers=4, max_concurrency=1, round_timeout=1.5)
     assert result.rollouts == 8
     assert len(result.history) > 2
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("schedule", ["rounds", "stream"])
+async def test_what_one_merge_cannot_hold_is_merged_in_the_next_and_at_the_latest_at_the_end(
+    world: Any, autojump_clock: Any, schedule: str
+) -> None:
+    async def propose(rendered: str, task: Any, output: object, score: object) -> list[str]:
+        world.calls["propose"] += 1
+        number = world.calls["propose"]
+        return [task.prompt, *(f"filler {number}.{part}" for part in range(5))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "propose", propose)
+        result = await world.evolve(
+            schedule, rounds=1, n_workers=30, policies=Policies(fusion=UnionFusion(tournament=True))
+        )
+    assert result.rollouts == sum(result.outcomes().values()) == 30
+    assert "unmeasured" not in result.outcomes()
+    assert len(result.history) > 1
+    assert sum(row.considered for row in result.history) == 30
+    assert [row.index for row in result.history] == list(range(len(result.history)))
+    assert sum(result.fusion_stats().values()) >= 1
