@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from typing import Any, TypeVar
 
 from adescent.aggregator.ends import End
 from adescent.evolvable import Evolvable
 from adescent.policies.records import Measurement, Outcome, Pool, SettledCard
 
 __all__ = ["Book"]
+
+Key = TypeVar("Key")
 
 HISTORY = 64
 REJECTED = 4096
@@ -66,7 +69,8 @@ class Book:
     def used(self, artifact: Evolvable, repeats: int) -> None:
         """This content has been measured under the repeat numbers below ``repeats``."""
         self._used_repeats[artifact.digest] = max(repeats, self._used_repeats.get(artifact.digest, 0))
-        _bound(self._used_repeats, artifact.digest, COUNTED)
+        # Never those of head and stable: they are measured again, and an old number gives the score that selected them.
+        _bound(self._used_repeats, artifact.digest, COUNTED, kept=(self.head.digest, self.stable.digest))
 
     def reject(self, diff_id: str, end: End) -> None:
         """Remember that this edit was measured against this head and refused."""
@@ -91,7 +95,8 @@ class Book:
             self.quiet += 1
 
 
-def _bound(memory: OrderedDict[str, int] | OrderedDict[tuple[str, str], End], newest: object, size: int) -> None:
-    memory.move_to_end(newest)  # type: ignore[arg-type]
-    if len(memory) > size:
-        memory.popitem(last=False)
+def _bound(memory: OrderedDict[Key, Any], newest: Key, size: int, kept: tuple[Key, ...] = ()) -> None:
+    """Let the oldest make room for the newest; those ``kept`` stay whatever their age."""
+    memory.move_to_end(newest)
+    if len(memory) > size + len(kept):
+        del memory[next(key for key in memory if key not in kept)]

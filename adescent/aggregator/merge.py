@@ -12,6 +12,7 @@ from adescent.aggregator.buffer import Ingested
 from adescent.aggregator.candidates import LOSSES, AsyncLedger, CandidateStage, known_already, violated
 from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
+from adescent.aggregator.fusion import MOST_RANKED, worth_ranking
 from adescent.aggregator.gate import HeldOutGate
 from adescent.aggregator.off_loop import disputed, off_the_loop, overtaken
 from adescent.aggregator.promotion import Promoter
@@ -259,6 +260,9 @@ class Merger:
         """The cards that do not contradict each other; the others end."""
         work = disputed(cards)
         contested = await off_the_loop(work, partial(self._conflict.contested, cards))
+        if len(contested) > MOST_RANKED:
+            contested = self._worth_comparing(sweep, contested)
+            cards = sweep.still_open(cards)
         scores = await cheap_scores(self._verifier, book.head, {card.id: card.diff for card in contested})
         resolution = await off_the_loop(work, partial(self._conflict.resolve, cards, scores))
         reasons = {card.id: reason for card, reason in resolution.dropped}
@@ -267,6 +271,16 @@ class Merger:
             if card.id not in kept:
                 sweep.settle([card], End(Outcome.CONFLICT_DROPPED, reasons.get(card.id, "")))
         return resolution.kept
+
+    def _worth_comparing(self, sweep: Sweep, contested: Sequence[EvidenceCard]) -> Sequence[EvidenceCard]:
+        """As many contested cards as a merge buys scores for; the others end."""
+        compared = {card.id for card in worth_ranking(contested)}
+        rest = [card for card in contested if card.id not in compared]
+        reason = (
+            f"{len(contested)} contradict others; the {MOST_RANKED} whose own tasks gained most were compared."
+        )
+        sweep.settle(rest, End(Outcome.CONFLICT_DROPPED, reason))
+        return sweep.still_open(contested)
 
     async def _rival_won(self, sweep: Sweep, book: Book, rival: EvidenceCard) -> bool:
         """A diff that overwrites newer text must beat it on its own tasks, and then at the gate."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from adescent.aggregator.books import HISTORY, REJECTED, Book
+from adescent.aggregator.books import COUNTED, HISTORY, REJECTED, Book
 from adescent.aggregator.ends import End
 from adescent.evolvable import Evolvable
 from adescent.policies import Measurement, Outcome, Pool, Reading, SettledCard
@@ -44,6 +44,19 @@ def test_repeat_numbers_are_used_once_for_each_content(book: Book) -> None:
     book.used(other, 1)
     assert book.unused_repeats(other, 1) == range(3, 4)
     assert book.unused_repeats(evolve(HEAD, version=7), 1) == range(3, 4)
+
+
+def test_head_and_stable_keep_their_repeat_numbers_however_many_candidates_come(book: Book) -> None:
+    """Measured under a number of before, a head would be confirmed by the very scores that made it the head."""
+    head = evolve(HEAD, state={"x": "2"}, version=2)
+    book.used(HEAD, 5)
+    book.used(head, 3)
+    book.moved(head)
+    for number in range(2 * COUNTED):
+        book.used(evolve(HEAD, state={"x": f"candidate {number}"}), 1)
+    assert book.unused_repeats(head, 1) == range(3, 4)
+    assert book.unused_repeats(HEAD, 1) == range(5, 6)
+    assert book.unused_repeats(evolve(HEAD, state={"x": "candidate 0"}), 1) == range(1)  # the others are bounded
 
 
 def test_the_pool_of_a_head_that_is_stable_is_stables(book: Book) -> None:

@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from adescent.aggregator import BetaAcceptance, GuardedStaleness, UnionFusion
+from adescent.aggregator.fusion import MOST_RANKED
 from adescent.errors import ContractError, GovernanceError
 from adescent.evolvable import Evolvable
 from adescent.policies import AuditVerdict, Outcome
@@ -95,6 +96,24 @@ async def test_the_first_of_two_that_contradict_stays_unless_the_other_is_better
     assert await run.outcomes(run.card(seed, x="+5"), run.card(seed, x="+6")) == ["committed", "conflict-dropped"]
     base = run.head
     assert await run.outcomes(run.card(base, y="+7"), run.card(base, y="+6 +7")) == ["conflict-dropped", "committed"]
+
+
+async def test_a_crowd_of_contradictions_is_not_bought_a_score_each(anyio_backend: Any, run: Any) -> None:
+    """Those whose own task gained most are compared; the others end, and are told why."""
+    seed = await run.start()
+    promising = run.card(seed, x="+5 +6 promising", delta=1.0)
+    crowd = [run.card(seed, x=f"+5 {number}") for number in range(3 * MOST_RANKED)]
+    aside = run.card(seed, y="+7")
+    merged = await run.merge(*crowd, aside, promising)
+    assert run.evaluator.purposes()["rule"] == MOST_RANKED
+    ends = {settled.card.id: settled for settled in merged.report.settled}
+    assert ends[promising.id].outcome == ends[aside.id].outcome == "committed"
+    last = ends[crowd[-1].id]
+    assert (last.outcome, last.reason) == (
+        "conflict-dropped",
+        f"{3 * MOST_RANKED + 1} contradict others; the {MOST_RANKED} whose own tasks gained most were compared.",
+    )
+    assert merged.report.count(Outcome.CONFLICT_DROPPED) == len(crowd)
 
 
 # Every outcome one artifact can reach ---------------------------------------------------------------------------------
