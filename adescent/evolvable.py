@@ -19,6 +19,7 @@ from adescent.tasks import Score, Task, Usage
 from adescent.textmerge import merge_lines
 
 __all__ = [
+    "ARTIFACT_ID",
     "Contract",
     "Diff",
     "EvidenceCard",
@@ -26,6 +27,7 @@ __all__ = [
     "State",
     "Trajectory",
     "VersionVector",
+    "check_artifact_id",
     "contradicts",
     "difference",
 ]
@@ -33,7 +35,15 @@ __all__ = [
 State = Mapping[str, str]
 Ops = Mapping[str, str | None]
 
-_ARTIFACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+ARTIFACT_ID = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+"""What the id of an artifact is made of, as a regular expression: it becomes a file name and a word in a message."""
+_ARTIFACT_ID = re.compile(ARTIFACT_ID)
+
+
+def check_artifact_id(value: object) -> None:
+    """Raise ContractError for what cannot be the id of an artifact."""
+    if not isinstance(value, str) or not _ARTIFACT_ID.fullmatch(value):
+        raise ContractError(f"the artifact id {value!r} must match {ARTIFACT_ID}.")
 
 
 def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
@@ -220,8 +230,7 @@ class Evolvable:
 
     @id.validator
     def _check_id(self, _: Any, value: str) -> None:
-        if not isinstance(value, str) or not _ARTIFACT_ID.match(value):
-            raise ContractError(f"the artifact id {value!r} must match [A-Za-z0-9][A-Za-z0-9_.-]*.")
+        check_artifact_id(value)
 
     @blast_radius.validator
     def _check_radius(self, _: Any, value: float) -> None:

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from adescent.cli.streams import CLOSED_PIPE, complain, open_streams, release_streams
+from adescent.cli.exits import CANCELLED, CLOSED_PIPE, FAILED, USAGE
+from adescent.cli.streams import complain, open_streams, release_streams
 
 __all__ = ["main"]
 
 NEEDED = ("cyclopts", "rich")
-FAILED, USAGE, CANCELLED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

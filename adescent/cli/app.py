@@ -13,12 +13,11 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from adescent.cli.console import OutputConsole
+from adescent.cli.exits import FAILED, OK, USAGE
 from adescent.cli.streams import complain
 from adescent.errors import AdescentError, ContractError, RunDirError
 
 __all__ = ["answer"]
-
-OK, FAILED, USAGE = 0, 1, 2
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]

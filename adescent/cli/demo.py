@@ -14,7 +14,8 @@ import anyio
 from attrs import frozen
 
 from adescent.budget import Budget
-from adescent.cli.interrupts import CANCELLED, until_interrupted
+from adescent.cli.exits import CANCELLED, FAILED, OK
+from adescent.cli.interrupts import until_interrupted
 from adescent.cli.progress import LiveView
 from adescent.cli.streams import complain
 from adescent.cli.tables import Comparison, print_json, print_table, where_to_look
@@ -36,8 +37,6 @@ CALLS_PER_TASK = 40
 EVAL_CONCURRENCY = 32
 PATIENCE = 40
 LISTED = 4
-
-FAILED = 1
 
 
 @frozen(kw_only=True)
@@ -97,7 +96,7 @@ def run_demo(options: DemoOptions) -> int:
     finally:  # also where nobody reads the table
         if comparison.error:
             complain(f"the run ended with an error: {comparison.error}")
-    return FAILED if comparison.error else 0
+    return FAILED if comparison.error else OK
 
 
 def _calls(options: DemoOptions, domain: Domain) -> int:

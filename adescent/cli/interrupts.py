@@ -13,12 +13,10 @@ from typing import NoReturn, TypeVar
 import anyio
 from anyio.abc import TaskStatus
 
+from adescent.cli.exits import CANCELLED
 from adescent.cli.streams import complain
 
-__all__ = ["CANCELLED", "until_interrupted"]
-
-CANCELLED = 130
-"""The exit code of a command that was cancelled: 128 and the number of the signal."""
+__all__ = ["until_interrupted"]
 
 T = TypeVar("T")
 

@@ -9,10 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["CLOSED_PIPE", "complain", "open_streams", "release_streams"]
-
-CLOSED_PIPE = 141
-"""The exit code where nobody reads the output any more: 128 and the number of SIGPIPE, as a shell reports it."""
+__all__ = ["complain", "open_streams", "release_streams"]
 
 
 def open_streams() -> bool:

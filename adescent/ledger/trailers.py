@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from adescent.errors import ContractError
+from adescent.evolvable import ARTIFACT_ID
 
 __all__ = ["ARTIFACT", "Note", "read_note", "write_note"]
 
@@ -21,7 +22,7 @@ ARTIFACT = "Artifact"
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\Z")
 _TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*): (.*)\Z", re.DOTALL)
-_CHANGED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)@([1-9][0-9]*)\Z")
+_CHANGED = re.compile(rf"({ARTIFACT_ID})@([1-9][0-9]*)\Z")
 
 
 @frozen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from adescent.errors import CASConflict, ContractError, LedgerError, UnknownArtifact
-from adescent.evolvable import Diff, Evolvable, VersionVector
+from adescent.evolvable import Diff, Evolvable, VersionVector, check_artifact_id
 from adescent.governance import ensure_not_frozen
 from adescent.ledger.codec import encode, stored
 from adescent.ledger.history import entries, version_of
@@ -32,8 +31,6 @@ BRANCHES = (DEV, STABLE)
 PROMOTED_FROM = "Promoted-From"
 ATTEMPTS = 8
 """How often a commit is rebuilt when something that does not take the ledger's lock moves the branch meanwhile."""
-
-_ARTIFACT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 
 @define
@@ -214,8 +211,7 @@ class VersionedLedger:
         return self._parsed.artifact(blob, artifact_id)
 
     def _check_writable(self, artifact_id: str) -> None:
-        if not _ARTIFACT_ID.match(artifact_id):
-            raise ContractError(f"the artifact id {artifact_id!r} must match [A-Za-z0-9][A-Za-z0-9_.-]*.")
+        check_artifact_id(artifact_id)
         ensure_not_frozen(artifact_id)
 
     def _check_batch(self, artifacts: Sequence[Evolvable], base_versions: Mapping[str, int]) -> None:
