@@ -232,7 +232,7 @@ class Evaluator(Protocol):
     ) -> Measurement:
         """Score ``artifact`` on ``tasks``, once for each number in ``repeats`` (the same number is the same score).
 
-        ``fresh`` goes past the cache. ``still_open`` is asked of the completed prefix in task order and may end a
+        ``fresh`` goes past the cache. ``still_open`` is asked of completed prefixes in task order and may end a
         measurement early. Raises BudgetExhausted before anything is run when the budget does not cover what the cache
         and evaluations under way do not answer.
         """
@@ -348,7 +348,10 @@ class AcceptancePolicy(Protocol):
         ...
 
     def can_still_accept(self, evidence: GateEvidence) -> bool:
-        """Whether the rest of an incomplete measurement could still lead to acceptance."""
+        """Whether the rest of an incomplete measurement could still lead to acceptance.
+
+        Asked of prefixes in the order of the tasks: not of every one where there are many.
+        """
         ...
 
 

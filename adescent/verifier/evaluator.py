@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
@@ -27,6 +27,12 @@ __all__ = ["EvaluationGroup", "EvaluationStatistics"]
 
 RENDERED_KEPT = 64
 """Rendered artifacts kept: heads and candidates that are being measured, with room to spare."""
+
+SLICE = 128
+"""Scores dealt with at a stretch, a millisecond's worth; then others on the loop have their turn."""
+
+SPACING = 16
+"""Whether to go on is asked again when the prefix has grown by this fraction: each answer walks all of the prefix."""
 
 
 @frozen
@@ -101,9 +107,10 @@ class EvaluationGroup(AsyncContextManagerMixin):
         A ``fresh`` score is neither looked up nor joined nor kept: it is a second opinion, and if it took the place of
         the one kept under its repeat, that number would stand for two scores in one run.
 
-        ``still_open`` is asked of every completed prefix in task order, however the evaluations finish, so where it
-        ends a measurement does not depend on timing; the rest is cancelled and ``complete`` is False. Where services
-        are ``in_waves``, what such a measurement costs does not depend on timing either.
+        ``still_open`` is asked of completed prefixes in task order (all of up to 16 tasks, beyond that each longer than
+        the last by a sixteenth), however the evaluations finish. So where it ends a measurement does not depend on
+        timing; the rest is cancelled and ``complete`` is False. Where services are ``in_waves``, what such a
+        measurement costs does not depend on timing either.
 
         Raises BudgetExhausted before anything is run when the budget does not cover what has to be bought, and
         whatever the services' rollout raises instead of returning a result.
@@ -111,7 +118,10 @@ class EvaluationGroup(AsyncContextManagerMixin):
         await checkpoint()  # an answer that is all cache would hide a cancellation and hold the loop
         if not self._open:
             raise ClosedResourceError
-        asked = self._ask(artifact, tasks, split, purpose, repeats, fresh)
+        rendered, digest = self._rendering(artifact)
+        keys = self._keys(digest, tasks, split, repeats)
+        drafts = await self._drafted(keys, rendered, purpose, fresh)
+        asked = self._ask(drafts, purpose, fresh)
         try:
             return await self._collect(tasks, len(repeats), asked, still_open)
         finally:
@@ -121,17 +131,37 @@ class EvaluationGroup(AsyncContextManagerMixin):
 
     # Asking -----------------------------------------------------------------------------------------------------------
 
-    def _ask(
-        self, artifact: Evolvable, tasks: Sequence[Task], split: Split, purpose: Purpose, repeats: range, fresh: bool
+    async def _drafted(
+        self, keys: Iterable[tuple[str, Task]], rendered: str, purpose: Purpose, fresh: bool
     ) -> list[Evaluation | Trial]:
-        rendered, digest = self._rendering(artifact)
+        """What is kept, and an evaluation for everything else: nobody else can find or join these yet.
+
+        That, and not paying for them, is what takes long, so nothing is decided here: the loop is let go in between.
+        """
+        drafts: list[Evaluation | Trial] = []
+        for number, (key, task) in enumerate(keys, 1):
+            draft: Evaluation | Trial | None = None if fresh else self._kept(key)
+            if draft is None:
+                spec = RolloutSpec(rendered, task, lease_id=f"{purpose} {next(self._leases)}")
+                draft = Evaluation(key, spec, purpose, fresh)
+            drafts.append(draft)
+            if number % SLICE == 0:
+                await checkpoint()
+        return drafts
+
+    def _ask(self, drafts: Sequence[Evaluation | Trial], purpose: Purpose, fresh: bool) -> list[Evaluation | Trial]:
+        """In one go: join what others buy, pay for the rest."""
+        if not self._open:
+            raise ClosedResourceError
         asked: list[Evaluation | Trial] = []
         bought: dict[str, Evaluation] = {}
-        for key, task in self._keys(digest, tasks, split, repeats):
-            answer = bought.get(key) or (None if fresh else self._known(key))
-            if answer is None:
-                spec = RolloutSpec(rendered, task, lease_id=f"{purpose} {next(self._leases)}")
-                answer = bought[key] = Evaluation(key, spec, purpose, fresh)
+        for draft in drafts:
+            answer = draft
+            if isinstance(draft, Evaluation):
+                # Another look at what is kept: drafting may have taken more than one turn of the loop.
+                answer = bought.get(draft.key) or (None if fresh else self._known(draft.key)) or draft
+                if answer is draft:
+                    bought[draft.key] = draft
             asked.append(answer)
         if bought:
             self._buy(bought, purpose, fresh)
@@ -165,9 +195,12 @@ class EvaluationGroup(AsyncContextManagerMixin):
             self._context.copy().run(partial(self._tasks.start_soon, self._pull, name="evaluations"))
 
     def _known(self, key: str) -> Evaluation | Trial | None:
+        return self._kept(key) or self._under_way.get(key)
+
+    def _kept(self, key: str) -> Trial | None:
         cache = self._services.cache
         score = None if cache is None else cache.get(key)
-        return self._under_way.get(key) if score is None else Trial(score)
+        return None if score is None else Trial(score)
 
     def _keys(self, digest: str, tasks: Sequence[Task], split: Split, repeats: range) -> Iterator[tuple[str, Task]]:
         for task in tasks:
@@ -196,6 +229,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
         readings: list[Reading] = []
         in_waves = self._services.in_waves and still_open is not None
         wave = self._services.concurrency if in_waves else max(1, len(tasks))
+        ask_at = 1
         for index, task in enumerate(tasks):
             if index % wave == 0:
                 due = asked[index * repeats : (index + wave) * repeats]
@@ -204,10 +238,15 @@ class EvaluationGroup(AsyncContextManagerMixin):
                     await _answers(due)
             trials = await _answers(asked[index * repeats : (index + 1) * repeats])
             readings.append(reading_of(task.id, trials))
-            if still_open is not None and len(readings) < len(tasks):
+            if still_open is not None and ask_at <= len(readings) < len(tasks):
+                ask_at = len(readings) + 1 + len(readings) // SPACING
                 prefix = Measurement(tuple(readings), self._services.identity, complete=False)
                 if not still_open(prefix):
                     return prefix
+                if len(readings) > SLICE:
+                    await checkpoint()
+            elif len(readings) % SLICE == 0:
+                await checkpoint()
         return Measurement(tuple(readings), self._services.identity)
 
     def _leave(self, evaluation: Evaluation) -> None:
