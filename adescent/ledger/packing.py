@@ -16,7 +16,8 @@ from attrs import frozen
 
 from adescent.ledger.files import remove, rename, sync_folder, write_unseen
 from adescent.ledger.objects import GitObject
-from adescent.ledger.packfile import Entry, Pack, joined, pack_of, read_index
+from adescent.ledger.packfile import Pack, joined, pack_of
+from adescent.ledger.packindex import COUNT_AT, PackIndex
 
 __all__ = ["PackFolder"]
 
@@ -31,8 +32,6 @@ PASSING_BYTES = 64 * 2**10
 RECENT_BYTES = 4 * 2**20
 """How much of what was added is remembered until it is written anew; the rest is read back."""
 
-COUNT_AT = 8 + 255 * 4
-"""Where a pack index says how many objects there are."""
 BESIDE_A_PACK = (".rev", ".bitmap", ".mtimes")
 """What other programs may have put beside a pack, and is void without it."""
 
@@ -120,8 +119,8 @@ class PackFolder:
             count = int.from_bytes(file.read(4), "big")
         return _Held(name, count, status.st_size, status.st_mtime_ns)
 
-    def _entries(self, pack: _Held) -> list[Entry]:
-        return read_index(Path(self._folder, f"{pack.name}.idx").read_bytes())
+    def _index(self, pack: _Held) -> PackIndex:
+        return PackIndex.from_bytes(Path(self._folder, f"{pack.name}.idx").read_bytes())
 
     def _rewritten(self, packs: list[_Held]) -> Pack:
         """One pack with deltas; oldest first, so that later objects find what they changed."""
@@ -131,20 +130,19 @@ class PackFolder:
         return rewritten
 
     def _objects(self, pack: _Held) -> Iterable[GitObject]:
-        return self._recent.get(pack.name) or [self._read(name) for name, _, _ in self._entries(pack)]
+        return self._recent.get(pack.name) or [self._read(name) for name in self._index(pack).names]
 
     def _joined(self, packs: list[_Held]) -> Pack:
         """One pack of several bodies. What a body before holds already is left out, since git wants no object twice."""
-        parts: list[tuple[bytes, list[Entry]]] = []
+        parts: list[tuple[bytes, PackIndex]] = []
         seen: set[bytes] = set()
         for pack in packs:
-            data, entries = Path(self._folder, f"{pack.name}.pack").read_bytes(), self._entries(pack)
-            names = [name for name, _, _ in entries]
-            if not seen.isdisjoint(names):
-                rest = pack_of(self._read(name) for name in names if name not in seen)
-                data, entries = rest.data, read_index(rest.index)
-            parts.append((data, entries))
-            seen.update(names)
+            data, index = Path(self._folder, f"{pack.name}.pack").read_bytes(), self._index(pack)
+            if not seen.isdisjoint(index.names):
+                rest = pack_of(self._read(name) for name in index.names if name not in seen)
+                data, index = rest.data, PackIndex.from_bytes(rest.index)
+            parts.append((data, index))
+            seen.update(index.names)
         return joined(parts)
 
     def _replace(self, packs: list[_Held], by: Pack) -> None:

@@ -21,8 +21,8 @@ T = TypeVar("T")
 Entries = Mapping[str, bytes]
 """File name → object name."""
 
-REMEMBERED_BYTES = 64 * 2**20
-OVERHEAD_BYTES = 200
+REMEMBERED_BYTES = 32 * 2**20
+OVERHEAD_BYTES = 600
 """What an entry costs beside its bytes, roughly."""
 
 

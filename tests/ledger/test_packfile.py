@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from adescent.errors import LedgerCorrupt
 from adescent.ledger.delta import LONGEST_CHAIN, delta
 from adescent.ledger.objects import GitObject, git_object, write_tree
-from adescent.ledger.packfile import Pack, joined, pack_of, read_index
+from adescent.ledger.packfile import Pack, joined, pack_of
+from adescent.ledger.packindex import PackIndex
 
 Git = Callable[..., str]
 
@@ -131,16 +132,15 @@ def test_git_reads_deltas_and_they_are_worth_it(repository: Path, git: Git) -> N
 def test_git_reads_packs_that_were_joined(repository: Path, git: Git) -> None:
     objects = versions_of_an_artifact(30)
     parts = [pack_of(objects[start : start + 20]) for start in range(0, 60, 20)]
-    check_readable(repository, joined([(part.data, read_index(part.index)) for part in parts]), objects, git)
+    check_readable(repository, joined([(part.data, PackIndex.from_bytes(part.index)) for part in parts]), objects, git)
 
 
 @given(st.lists(TEXTS, max_size=8, unique=True))
 def test_an_index_gives_back_what_went_in(texts: list[bytes]) -> None:
     pack = pack_of(blobs(*texts))
-    entries = read_index(pack.index)
-    assert [name for name, _, _ in entries] == [made.id for made in blobs(*texts)]
-    bounds = [*(offset for _, _, offset in entries), len(pack.data) - 20]
-    for (_, crc, _), (offset, end) in zip(entries, pairwise(bounds), strict=True):
+    index = PackIndex.from_bytes(pack.index)
+    assert index.names == [made.id for made in blobs(*texts)]
+    for crc, (offset, end) in zip(index.crcs, pairwise([*index.offsets, len(pack.data) - 20]), strict=True):
         assert zlib.crc32(pack.data[offset:end]) == crc
 
 
@@ -149,6 +149,6 @@ def test_a_damaged_index_is_refused(data: st.DataObject) -> None:
     index = pack_of(blobs(b"a", b"b")).index
     cut = data.draw(st.integers(0, len(index) - 1))
     with pytest.raises(LedgerCorrupt):
-        read_index(index[:cut])
+        PackIndex.from_bytes(index[:cut])
     with pytest.raises(LedgerCorrupt):
-        read_index(b"x" + index[1:])
+        PackIndex.from_bytes(b"x" + index[1:])
