@@ -9,12 +9,12 @@ from typing import Protocol
 from adescent.aggregator.books import Book
 from adescent.aggregator.cheap import cheap_scores
 from adescent.aggregator.ends import End
-from adescent.aggregator.fusion import fused, ranking, worth_ranking
+from adescent.aggregator.fusion import fused, is_union, ranking, worth_ranking
 from adescent.aggregator.gate import HeldOutGate, Ruling
 from adescent.aggregator.off_loop import disputed, off_the_loop
 from adescent.aggregator.sweep import Sweep
 from adescent.aggregator.trust_region import within_union
-from adescent.errors import CASConflict, ContractError
+from adescent.errors import BudgetExhausted, CASConflict, ContractError
 from adescent.evolvable import Diff, EvidenceCard, Evolvable, changed
 from adescent.policies.protocols import FusionPolicy, Strategy, Verifier
 from adescent.policies.records import Candidate, Outcome
@@ -94,7 +94,10 @@ class CandidateStage:
             return False
         scores = await self._tournament(sweep, book, cards) if self._fusion.tournament else {}
         seen: set[str] = set()
-        committed = await self._try_in_order(sweep, book, await self._candidates(cards, scores), seen)
+        candidates = await self._candidates(cards, scores)
+        if not sweep.fusion and not any(map(is_union, candidates)):
+            await self._fused(sweep, cards)
+        committed = await self._try_in_order(sweep, book, candidates, seen)
         if not committed and await self._suspects_ended(sweep, book, sweep.still_open(cards)):
             others = sweep.still_open(cards)
             committed = await self._try_in_order(sweep, book, await self._candidates(others, scores), seen)
@@ -114,16 +117,23 @@ class CandidateStage:
 
     async def _tournament(self, sweep: Sweep, book: Book, cards: Sequence[EvidenceCard]) -> dict[str, float]:
         """Rank the union and its diffs on the cheap subset, and note how that went, or why it was not held."""
-        union = await off_the_loop(disputed(cards), partial(fused, cards))
-        if isinstance(union, str):
-            sweep.ranked = union
+        union = await self._fused(sweep, cards)
+        if union is None:
             return {}
         singles = [card.diff for card in worth_ranking(cards)]
         diffs = {diff.id: diff for diff in (union.diff, *singles)}
         scores = await cheap_scores(self._verifier, book.head, diffs)
         own = [scores[diff.id] for diff in singles if diff.id in scores]
-        sweep.ranked = ranking(scores.get(union.diff.id), own)
+        sweep.fusion.append(ranking(scores.get(union.diff.id), own))
         return scores
+
+    async def _fused(self, sweep: Sweep, cards: Sequence[EvidenceCard]) -> Candidate | None:
+        """The union of the cards, or None and a note why there is none."""
+        union = await off_the_loop(disputed(cards), partial(fused, cards))
+        if isinstance(union, str):
+            sweep.fusion.append(union)
+            return None
+        return union
 
     async def _cheap(self, book: Book, cards: Mapping[str, EvidenceCard]) -> dict[str, float]:
         return await cheap_scores(self._verifier, book.head, {name: card.diff for name, card in cards.items()})
@@ -133,12 +143,24 @@ class CandidateStage:
             if candidate.diff.id in seen or len(sweep.still_open(candidate.cards)) < len(candidate.cards):
                 continue
             seen.add(candidate.diff.id)
-            end = await self.put_to_the_test(sweep, book, candidate)
+            end = await self._tested(sweep, book, candidate)
             if end is None:
                 return True
             shared = end.outcome in SHARED_BY_PARTS
             sweep.settle([card for card in candidate.cards if shared or card.diff.id == candidate.diff.id], end)
         return False
+
+    async def _tested(self, sweep: Sweep, book: Book, candidate: Candidate) -> End | None:
+        """The same as `put_to_the_test`, with a note of what became of a union."""
+        try:
+            end = await self.put_to_the_test(sweep, book, candidate)
+        except BudgetExhausted:
+            if is_union(candidate):
+                sweep.fusion.append("unmeasured")
+            raise
+        if is_union(candidate):
+            sweep.fusion.append("fused" if end is None else "refused")
+        return end
 
     async def put_to_the_test(self, sweep: Sweep, book: Book, candidate: Candidate) -> End | None:
         """Measure one candidate, hear the oracle where that must be, and commit it: None, or why it was refused."""

@@ -10,7 +10,7 @@ from adescent.aggregator.union import Union
 from adescent.evolvable import EvidenceCard
 from adescent.policies.records import Candidate
 
-__all__ = ["MOST_RANKED", "SECOND_CHANCES", "UnionFusion", "fused", "ranking", "worth_ranking"]
+__all__ = ["MOST_RANKED", "SECOND_CHANCES", "UnionFusion", "fused", "is_union", "ranking", "worth_ranking"]
 
 SECOND_CHANCES = 2
 """Single diffs that are tried when their union was refused, so that one bad partner does not sink a good diff."""
@@ -32,6 +32,11 @@ def fused(cards: Sequence[EvidenceCard]) -> Candidate | str:
     if any(card.diff.ops == union.ops for card in cards):
         return "nothing new"
     return Candidate(union.diff(cards[0].diff.target), tuple(cards))
+
+
+def is_union(candidate: Candidate) -> bool:
+    """Whether it changes what none of its cards changes alone."""
+    return candidate.fused and all(card.diff.id != candidate.diff.id for card in candidate.cards)
 
 
 def worth_ranking(cards: Sequence[EvidenceCard]) -> Sequence[EvidenceCard]:

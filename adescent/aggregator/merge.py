@@ -276,9 +276,7 @@ class Merger:
         """As many contested cards as a merge buys scores for; the others end."""
         compared = {card.id for card in worth_ranking(contested)}
         rest = [card for card in contested if card.id not in compared]
-        reason = (
-            f"{len(contested)} contradict others; the {MOST_RANKED} whose own tasks gained most were compared."
-        )
+        reason = f"{len(contested)} contradict others; the {MOST_RANKED} whose own tasks gained most were compared."
         sweep.settle(rest, End(Outcome.CONFLICT_DROPPED, reason))
         return sweep.still_open(contested)
 

@@ -26,7 +26,7 @@ class Sweep:
         self.losses = 0
         self.version: int | None = None
         self.fused = 0
-        self.ranked = ""
+        self.fusion: list[str] = []
 
     @property
     def open(self) -> tuple[EvidenceCard, ...]:
@@ -47,6 +47,7 @@ class Sweep:
         """Let the open cards be what they were when they came in: the head they were brought onto is gone."""
         for number in self._standing:
             self._standing[number] = self._entries[number].card
+        self.fusion.clear()
 
     def sift(self, step: Callable[[EvidenceCard], EvidenceCard | End]) -> None:
         """Put every open card through a step: it becomes another one, or ends.
@@ -89,7 +90,7 @@ class Sweep:
             held_out=held_out,
             requeued=len(self._standing),
             fused=self.fused,
-            ranked=self.ranked,
+            fusion=tuple(self.fusion),
         )
 
     def _end(self, number: int, end: End) -> None:

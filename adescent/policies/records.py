@@ -273,7 +273,9 @@ class SweepReport:
     """One merge of one artifact: what was considered and how each card ended.
 
     ``version`` is the version committed, or None. ``held_out`` is the head's pooled figure afterwards.
-    ``ranked`` says how a fusion tournament went (``won``, ``lost``, ``tied``, or why it was not held).
+    ``requeued`` is how many cards have not ended. ``fusion`` says what became of the unions: ``fused``, ``refused`` or
+    ``unmeasured`` for each that was put to the test, why there was none (``one diff``, ``nothing new``,
+    ``contradiction``), and how one did where it was ranked first (``won``, ``lost``, ``tied``, ``unmeasured``).
     """
 
     artifact_id: str
@@ -282,7 +284,7 @@ class SweepReport:
     held_out: float | None = None
     requeued: int = 0
     fused: int = 0
-    ranked: str = ""
+    fusion: tuple[str, ...] = ()
 
     @property
     def considered(self) -> int:

@@ -52,7 +52,7 @@ class Progress:
         self.buffer = EvidenceBuffer()
         self.outcomes: Counter[Outcome] = Counter()
         self.history: list[RoundInfo] = []
-        self.ranked: Counter[str] = Counter()
+        self.fusion: Counter[str] = Counter()
         self._merger = merger
         self._head = head
         self._account = account
@@ -152,8 +152,7 @@ class Progress:
         report = merged.report
         self._sweeps.append(report)
         self.outcomes.update(settled.outcome for settled in report.settled)
-        if report.ranked:
-            self.ranked[report.ranked] += 1
+        self.fusion.update(report.fusion)
         self._fruitless += report.considered
         if report.version is not None:
             self._fruitless = 0

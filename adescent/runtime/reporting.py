@@ -72,7 +72,7 @@ def result_of(
         elapsed=wiring.hub.elapsed(),
         history=tuple(progress.history),
         outcome_counts=progress.outcomes_by_name(),
-        fusion=dict(progress.ranked),
+        fusion=dict(progress.fusion),
         counters=_counters(wiring),
         causes=wiring.health.causes,
         calls_by_purpose={str(purpose): calls for purpose, calls in account.by_purpose.items()},

@@ -134,7 +134,7 @@ class EvolutionResult:
         return dict(self.outcome_counts)
 
     def fusion_stats(self) -> dict[str, int]:
-        """How often unions were ranked, won, lost and tied, and why they were not held."""
+        """How often unions were fused or refused, won, lost or tied where they were ranked, and why there was none."""
         return dict(self.fusion)
 
     def to_json(self) -> str:

@@ -9,9 +9,19 @@ from adescent.aggregator import BetaAcceptance, GuardedStaleness, UnionFusion
 from adescent.aggregator.fusion import MOST_RANKED
 from adescent.errors import ContractError, GovernanceError
 from adescent.evolvable import Evolvable
-from adescent.policies import AuditVerdict, Outcome
+from adescent.policies import AuditVerdict, Outcome, Resolution
 
 pytestmark = pytest.mark.anyio
+
+
+class LetsThrough:
+    """A conflict policy that keeps whatever comes."""
+
+    def contested(self, cards: Any) -> Any:
+        return ()
+
+    def resolve(self, cards: Any, scores: Any) -> Resolution:
+        return Resolution(tuple(cards))
 
 
 async def test_a_good_diff_becomes_the_next_version(anyio_backend: Any, run: Any) -> None:
@@ -81,14 +91,59 @@ async def test_a_tournament_ranks_before_the_gate(
 ) -> None:
     seed = await run.start(fusion=UnionFusion(tournament=True))
     merged = await run.merge(run.card(seed, x=x), run.card(seed, y=y))
-    assert merged.report.ranked == ranked
+    assert merged.report.fusion == ((ranked, "fused") if ranked == "won" else (ranked,))
     assert run.head.state.keys() == kept | {"seed"}
     assert run.evaluator.purposes()["gate"] == 1
 
 
-async def test_a_tournament_says_why_it_was_not_held(anyio_backend: Any, run: Any) -> None:
-    seed = await run.start(fusion=UnionFusion(tournament=True))
-    assert (await run.merge(run.card(seed, x="+5"))).report.ranked == "one diff"
+@pytest.mark.parametrize("tournament", [False, True])
+@pytest.mark.parametrize(
+    ("edits", "why"),
+    [
+        ([{"x": "+5"}], "one diff"),
+        ([{"x": "+5"}, {"x": "+5", "y": "+6"}], "nothing new"),
+    ],
+)
+async def test_a_merge_without_a_union_says_why(
+    anyio_backend: Any, run: Any, tournament: bool, edits: list[dict[str, str]], why: str
+) -> None:
+    seed = await run.start(fusion=UnionFusion(tournament=tournament))
+    assert (await run.merge(*[run.card(seed, **ops) for ops in edits])).report.fusion == (why,)
+
+
+@pytest.mark.parametrize(("y", "became"), [("+6", "fused"), ("-0 -1", "refused")])
+async def test_a_union_is_counted_by_what_became_of_it(anyio_backend: Any, run: Any, y: str, became: str) -> None:
+    seed = await run.start()
+    assert (await run.merge(run.card(seed, x="+5"), run.card(seed, y=y))).report.fusion == (became,)
+
+
+async def test_a_union_nobody_can_pay_for_is_unmeasured(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start()
+    run.evaluator.left = 3
+    assert (await run.merge(run.card(seed, x="+5"), run.card(seed, y="+6"))).report.fusion == ("unmeasured",)
+
+
+async def test_a_contradiction_in_a_union_is_told(anyio_backend: Any, run: Any) -> None:
+    """A conflict policy may let cards through that contradict each other; no union of them can be made."""
+    seed = await run.start(conflict=LetsThrough())
+    assert (await run.merge(run.card(seed, x="+5"), run.card(seed, x="+6"))).report.fusion == ("contradiction",)
+
+
+async def test_a_lost_race_counts_its_union_once(anyio_backend: Any, run: Any) -> None:
+    seed = await run.start()
+    pending = [{"other": "…"}]
+    run.ledger.before_commit = lambda: pending and run.ledger.foreign("a", **pending.pop())
+    assert (await run.merge(run.card(seed, "5", x="+5"), run.card(seed, "6", y="+6"))).report.fusion == ("fused",)
+    assert run.counted["cas_losses"] == 1
+
+
+async def test_what_is_left_of_a_refused_union_is_a_union_of_its_own(anyio_backend: Any, run: Any) -> None:
+    base = await run.start()
+    run.ledger.foreign("a", other="…")
+    culprit = run.card(base, "0", z="-0 -1 -2 -3 -4")
+    merged = await run.merge(run.card(base, "5", x="+5"), run.card(base, "6", y="+6"), culprit)
+    assert [settled.outcome for settled in merged.report.settled] == ["committed", "committed", "rebase-failed"]
+    assert merged.report.fusion == ("refused", "fused")
 
 
 async def test_the_first_of_two_that_contradict_stays_unless_the_other_is_better(anyio_backend: Any, run: Any) -> None:
