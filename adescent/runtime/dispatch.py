@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from attrs import evolve
@@ -125,12 +125,21 @@ class Dispatch:
         started = anyio.current_time()
         for attempt in range(RETRIES + 1):
             try:
-                return await ask(*arguments)
+                return await self._answer(ask, arguments)
+            except ProposeFailed:
+                raise
             except Exception as error:
                 failure = failure_from(error, "model", "propose")
                 if not await self._may_retry(failure, attempt, started, "proposal", 1):
                     raise ProposeFailed(failure) from error
         raise AssertionError("the last attempt returns or raises")
+
+    async def _answer(self, ask: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]) -> Any:
+        if self._timeout is None:
+            return await ask(*arguments)
+        with anyio.move_on_after(self._timeout):
+            return await ask(*arguments)
+        raise ProposeFailed(self._timed_out("propose"))
 
     async def _until_settled(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:
         result = await self._once(spec, evaluation)
@@ -159,11 +168,14 @@ class Dispatch:
             return await self._executor.rollout(spec)
         with anyio.move_on_after(self._timeout):
             return await self._executor.rollout(spec)
+        failure = self._timed_out("run")
+        return Result(spec.lease_id, spec.task.id, error=failure, seconds=self._timeout, attempt=spec.attempt)
+
+    def _timed_out(self, stage: Literal["run", "propose"]) -> Failure:
+        """Not the model's doing for certain, so no 0 at the gate; and not tried again, since it had its time."""
         self._count("rollouts_timed_out")
         message = f"not done within rollout_timeout={self._timeout} s"
-        # Not the model's doing for certain, so no 0 at the gate; and not tried again, since it had its time.
-        failure = Failure("infrastructure", "run", "RolloutTimeout", message)
-        return Result(spec.lease_id, spec.task.id, error=failure, seconds=self._timeout, attempt=spec.attempt)
+        return Failure("infrastructure", stage, "RolloutTimeout", message)
 
     async def _may_retry(self, failure: Failure, attempt: int, started: float, purpose: Purpose, calls: int) -> bool:
         """Whether to try again, having waited and paid for it."""

@@ -438,3 +438,14 @@ async def test_calls_of_a_run_count_every_try(world: Any, autojump_clock: Any, s
     assert result.seed_reward == 0.0
     assert (result.final_reward or 0.0) > 0.5
     assert result.seed.trials == result.final.trials == 12
+
+
+@pytest.mark.trio
+async def test_a_proposer_that_never_answers_has_its_time_too(world: Any, autojump_clock: Any) -> None:
+    async def propose(*_: Any) -> None:
+        await trio.sleep_forever()
+
+    result = await world.evolve("stream", propose=propose, rounds=3, rollout_timeout=5.0)
+    assert result.counters["rollouts_timed_out"] >= 8
+    assert "propose: RolloutTimeout: not done within rollout_timeout=5.0 s" in result.causes
+    assert "propose failed" in result.error
