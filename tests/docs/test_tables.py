@@ -12,9 +12,9 @@ import pytest
 from attrs import fields
 
 import adescent
-from adescent import cli, errors, telemetry
+from adescent import errors, telemetry
 from adescent.budget import Purpose
-from adescent.cli.streams import CLOSED_PIPE
+from adescent.cli import exits
 from adescent.config import front_door_signature
 from adescent.policies import Outcome, Policies
 from adescent.runtime.result import EvolutionResult
@@ -85,7 +85,7 @@ def test_every_error_is_listed() -> None:
 
 
 def test_exit_codes_are_those_of_the_command() -> None:
-    codes_of_the_command = {0, cli.FAILED, cli.USAGE, cli.CANCELLED, CLOSED_PIPE}
+    codes_of_the_command = {getattr(exits, name) for name in exits.__all__}
     assert named("failures.md", "exit code") == [str(code) for code in sorted(codes_of_the_command)]
 
 
