@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
+from adescent.checks import is_number, need_whole
 from adescent.errors import BudgetExhausted, ContractError
 
 __all__ = ["Account", "Budget", "Purpose", "Reservation"]
@@ -33,15 +34,12 @@ Purpose = Literal[
 
 
 def _count(_: Any, attribute: Any, value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ContractError(
-            f"Budget({attribute.name}={value!r}) must be a whole number of at least 1; leave it out for no limit."
-        )
+    if value is not None:
+        need_whole(attribute.name, value, 1, ContractError, of="Budget", otherwise="; leave it out for no limit")
 
 
 def _seconds(_: Any, attribute: Any, value: float | None) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is not None and not (number and value > 0):
+    if value is not None and not (is_number(value) and value > 0):
         raise ContractError(f"Budget({attribute.name}={value!r}) must be a number above 0; leave it out for no limit.")
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, cast
 from attrs import NOTHING, Attribute, evolve, field, fields, frozen
 
 from adescent.budget import Budget
+from adescent.checks import is_number, need_share, need_whole
 from adescent.errors import ContractError, OptionError
 from adescent.evolvable import Evolvable
 from adescent.governance import ensure_not_frozen
@@ -99,22 +100,20 @@ def _unless_default(check: Check) -> Check:
 
 def _whole(least: int) -> Check:
     def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
-        if type(value) is not int or value < least:
-            raise ContractError(f"{attribute.name}={value!r} must be a whole number of at least {least}.")
+        need_whole(attribute.name, value, least, ContractError)
 
     return _unless_default(check)
 
 
 @_unless_default
 def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if not is_number(value) or not value > 0:
         raise ContractError(f"{attribute.name}={value!r} must be a number of seconds above 0, or None.")
 
 
 @_unless_default
 def _share(_: Any, attribute: Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-        raise ContractError(f"{attribute.name}={value!r} must lie in [0, 1].")
+    need_share(attribute.name, value, ContractError)
 
 
 def _one_of(*choices: str) -> Callable[[Any, Attribute[Any], Any], None]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from attrs import evolve, field, frozen
 
 from adescent.canonical import digest_of
+from adescent.checks import need_share
 from adescent.errors import ContractError
 from adescent.tasks import Score, Task, Usage
 from adescent.textmerge import merge_lines
@@ -234,8 +235,7 @@ class Evolvable:
 
     @blast_radius.validator
     def _check_radius(self, _: Any, value: float) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-            raise ContractError(f"blast_radius={value!r} must lie in [0, 1].")
+        need_share("blast_radius", value, ContractError)
 
     @cached_property
     def digest(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from adescent.canonical import digest_of_text
+from adescent.checks import is_number, need_whole
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import OTHERWISE
 from adescent.errors import OptionError
@@ -108,11 +109,10 @@ def router_domain(
 
 def _check(n_clusters: int, tasks_per_cluster: int, **numbers: float) -> None:
     for name, count in (("n_clusters", n_clusters), ("tasks_per_cluster", tasks_per_cluster)):
-        if type(count) is not int or count < 1:
-            raise OptionError(f"{name}={count!r} must be a whole number of at least 1.")
+        need_whole(name, count, 1, OptionError)
     for name, number in numbers.items():
         most = float("inf") if name == "delay" else 1.0
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0.0 <= number <= most:
+        if not is_number(number) or not 0.0 <= number <= most:
             raise OptionError(f"{name}={number!r} must be a number from 0 to {most}.")
 
 

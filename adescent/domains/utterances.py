@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any
 
 from adescent.canonical import digest_of
+from adescent.checks import need_whole
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import OTHERWISE, keyword_run, majority_label, propose_keywords, words_of
 from adescent.errors import ContractError, OptionError
@@ -67,8 +68,7 @@ def utterance_domain(*, per_language: int = PER_LANGUAGE, seed: int = 0, delay: 
 
     Raises ContractError where the extra ``demo`` is not installed, OptionError for a ``per_language`` below 1.
     """
-    if isinstance(per_language, bool) or not isinstance(per_language, int) or per_language < 1:
-        raise OptionError(f"per_language={per_language!r} must be a whole number of at least 1.")
+    need_whole("per_language", per_language, 1, OptionError)
     by_language: defaultdict[str, list[str]] = defaultdict(list)
     for text, language in _distinct(_corpus()):
         if len(words_of(text)) >= LEAST_WORDS and len(text) <= LONGEST:

@@ -9,6 +9,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from adescent.checks import need_whole
 from adescent.errors import OptionError
 from adescent.executors.blocking import run_blocking
 from adescent.policies import Executor
@@ -87,8 +88,7 @@ def run_rollouts(specs: Iterable[RolloutSpec], executor: Executor, *, concurrenc
 def _width(executor: Executor, concurrency: int | None) -> int:
     if concurrency is None:
         return executor.slots or DEFAULT_CONCURRENCY
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise OptionError(f"concurrency is how many rollouts are under way at once, at least 1, not {concurrency!r}.")
+    need_whole("concurrency", concurrency, 1, OptionError)
     return concurrency
 
 

@@ -17,6 +17,7 @@ from anyio import get_cancelled_exc_class
 from attrs import frozen
 from sniffio import current_async_library_cvar
 
+from adescent.checks import is_number, need_whole
 from adescent.errors import ContractError, OptionError, WrongThread
 from adescent.executors.wakeup import LoopBell
 
@@ -97,10 +98,9 @@ class ThreadPool:
     """
 
     def __init__(self, size: int, grace: float = 5.0) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise OptionError(f"a thread pool needs a size of at least 1, not {size!r}.")
-        if not grace >= 0:  # false for NaN too
-            raise OptionError(f"thread_grace is a number of seconds from 0 up, not {grace!r}.")
+        need_whole("size", size, 1, OptionError, of="ThreadPool")
+        if not is_number(grace) or not grace >= 0:  # false for NaN too
+            raise OptionError(f"thread_grace={grace!r:.60} must be a number of seconds from 0 up.")
         self.size = size
         self.grace = grace
         self._lock = threading.Lock()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
 
+from adescent.checks import is_number
 from adescent.errors import OptionError
 from adescent.policies.records import Assignment
 from adescent.scheduling.confidence import UpperConfidence
@@ -50,7 +52,7 @@ class _RoundRobinDraw:
 
 
 def _check_c(_: Any, __: Any, c: float) -> None:
-    if isinstance(c, bool) or not isinstance(c, (int, float)) or not 0.0 <= c < float("inf"):
+    if not is_number(c) or not 0.0 <= c < math.inf:
         raise OptionError(f"DifficultyWeighted(c={c!r}) must be a finite number of at least 0.")
 
 

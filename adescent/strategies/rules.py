@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from adescent.canonical import check_json, digest_of_text
+from adescent.checks import need_whole
 from adescent.errors import ContractError, OptionError, ProposalError
 from adescent.evolvable import Diff, State
 from adescent.refs import nameable
@@ -26,8 +27,8 @@ _KEY_DIGITS = 12
 
 
 def _check_limit(_: Any, __: Any, limit: int | None) -> None:
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise OptionError(f"max_rules={limit!r} must be a whole number of at least 1, or None for no limit.")
+    if limit is not None:
+        need_whole("max_rules", limit, 1, OptionError, otherwise=", or None for no limit")
 
 
 @nameable

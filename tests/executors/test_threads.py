@@ -183,7 +183,7 @@ async def test_a_system_short_of_threads_is_borne_once_there_is_one(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("size", "grace"), [(0, 1.0), (-1, 1.0), (True, 1.0), (1.5, 1.0), (1, -0.1), (1, float("nan"))]
+    ("size", "grace"), [(0, 1.0), (-1, 1.0), (True, 1.0), (1.5, 1.0), (1, -0.1), (1, float("nan")), (1, "1"), (1, True)]
 )
 def test_sizes_and_graces_that_mean_nothing_are_refused(size: Any, grace: float) -> None:
     with pytest.raises(OptionError):

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Any
+
+import pytest
+
+from adescent.checks import is_number, is_whole, need_share, need_whole
+from adescent.errors import ContractError, OptionError
+
+
+class Size(IntEnum):
+    SMALL = 3
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, math.inf, Size.SMALL])
+def test_numbers(value: Any) -> None:
+    assert is_number(value)
+
+
+@pytest.mark.parametrize("value", [True, False, None, "1", b"1", 1j, [1]])
+def test_what_is_none(value: Any) -> None:
+    assert not is_number(value)
+    assert not is_whole(value)
+
+
+def test_whole_numbers_have_a_least_one() -> None:
+    assert is_whole(-5)
+    assert is_whole(3, 3)
+    assert is_whole(Size.SMALL, 1)
+    assert not is_whole(2, 3)
+    assert not any(is_whole(value) for value in (2.0, math.nan, math.inf))
+
+
+def test_the_message_says_what_was_given_and_what_may_be() -> None:
+    need_whole("size", 1, 1, OptionError)
+    with pytest.raises(OptionError, match=r"^size=0 must be a whole number of at least 1\.$"):
+        need_whole("size", 0, 1, OptionError)
+    with pytest.raises(ContractError, match=r"^Box\(size='x{59}\) must be a whole number of at least 2, or None\.$"):
+        need_whole("size", "x" * 80, 2, ContractError, of="Box", otherwise=", or None")
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, True, None, "0.5"])
+def test_a_share_is_no_more_than_all(value: Any) -> None:
+    need_share("part", 0, ContractError)
+    need_share("part", 1.0, ContractError)
+    with pytest.raises(ContractError, match=r"^part=.* must lie in \[0, 1\]\.$"):
+        need_share("part", value, ContractError)
