@@ -12,6 +12,7 @@ from typing import Any, Literal
 from attrs import evolve, field, frozen
 
 from adescent.canonical import check_json, digest_of
+from adescent.checks import is_number
 from adescent.errors import ContractError, VoidScore
 
 __all__ = ["Score", "Split", "Splits", "Task", "Usage", "as_score", "as_tasks", "make_splits"]
@@ -196,7 +197,7 @@ def _check_disjoint(splits: Splits) -> None:
 
 def _check_fractions(held_out_frac: float, test_frac: float) -> None:
     for name, share in (("held_out_frac", held_out_frac), ("test_frac", test_frac)):
-        if isinstance(share, bool) or not isinstance(share, (int, float)):
+        if not is_number(share):
             raise ContractError(f"{name}={share!r:.60} must be a number.")
     if not 0.0 < held_out_frac < 1.0:
         raise ContractError(f"held_out_frac={held_out_frac} must lie in (0, 1).")
