@@ -47,10 +47,6 @@ class EvidenceBuffer:
         for entry in entries:
             self._buckets.setdefault(entry.card.diff.target, []).append(entry)
 
-    def waiting(self, artifact_id: str) -> int:
-        """How many cards wait for this artifact."""
-        return len(self._buckets.get(artifact_id, ()))
-
     def artifacts(self) -> list[str]:
         """The artifacts that have cards waiting, by name."""
         return sorted(self._buckets)

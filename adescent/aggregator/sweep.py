@@ -88,7 +88,6 @@ class Sweep:
             tuple(self._ends[number] for number in sorted(self._ends)),
             version=self.version,
             held_out=held_out,
-            requeued=len(self._standing),
             fused=self.fused,
             fusion=tuple(self.fusion),
         )

@@ -61,14 +61,12 @@ class Outcome(StrEnum):
 class Reading:
     """One task's part of a measurement: ``total`` of ``trials`` scores. No trials: it could not be measured.
 
-    ``failures`` counts trials that scored 0 because the candidate's own run raised; ``missing`` says why there are
-    fewer trials than were asked for (a scorer error, retries used up).
+    ``missing`` says why there are fewer trials than were asked for (a scorer error, retries used up).
     """
 
     task_id: str
     total: float = 0.0
     trials: int = 0
-    failures: int = 0
     missing: str = ""
 
 
@@ -273,16 +271,15 @@ class SweepReport:
     """One merge of one artifact: what was considered and how each card ended.
 
     ``version`` is the version committed, or None. ``held_out`` is the head's pooled figure afterwards.
-    ``requeued`` is how many cards have not ended. ``fusion`` says what became of the unions: ``fused``, ``refused`` or
-    ``unmeasured`` for each that was put to the test, why there was none (``one diff``, ``nothing new``,
-    ``contradiction``), and how one did where it was ranked first (``won``, ``lost``, ``tied``, ``unmeasured``).
+    ``fusion`` says what became of the unions: ``fused``, ``refused`` or ``unmeasured`` for each that was put to the
+    test, why there was none (``one diff``, ``nothing new``, ``contradiction``), and how one did where it was ranked
+    first (``won``, ``lost``, ``tied``, ``unmeasured``).
     """
 
     artifact_id: str
     settled: tuple[SettledCard, ...]
     version: int | None = None
     held_out: float | None = None
-    requeued: int = 0
     fused: int = 0
     fusion: tuple[str, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adescent.verifier.cache import MemoryCache
-from adescent.verifier.evaluator import EvaluationGroup, EvaluationStatistics
+from adescent.verifier.evaluator import EvaluationGroup
 from adescent.verifier.layers import LayeredVerifier
 
-__all__ = ["EvaluationGroup", "EvaluationStatistics", "LayeredVerifier", "MemoryCache"]
+__all__ = ["EvaluationGroup", "LayeredVerifier", "MemoryCache"]

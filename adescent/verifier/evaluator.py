@@ -11,7 +11,6 @@ from itertools import count
 
 from anyio import AsyncContextManagerMixin, CancelScope, ClosedResourceError, create_task_group
 from anyio.lowlevel import checkpoint
-from attrs import frozen
 
 from adescent.budget import Purpose
 from adescent.canonical import digest_of_text
@@ -23,7 +22,7 @@ from adescent.verifier.evaluation import Evaluation
 from adescent.verifier.readings import Trial, reading_of, trial_of
 from adescent.workspec import Result, RolloutSpec
 
-__all__ = ["EvaluationGroup", "EvaluationStatistics"]
+__all__ = ["EvaluationGroup"]
 
 RENDERED_KEPT = 64
 """Rendered artifacts kept: heads and candidates that are being measured, with room to spare."""
@@ -33,16 +32,6 @@ SLICE = 128
 
 SPACING = 16
 """Whether to go on is asked again when the prefix has grown by this fraction: each answer walks all of the prefix."""
-
-
-@frozen
-class EvaluationStatistics:
-    """Evaluations ``run`` so far and ``in_flight`` now; scores that cost nothing: cache ``hits`` and ``joins``."""
-
-    run: int
-    in_flight: int
-    hits: int
-    joins: int
 
 
 class EvaluationGroup(AsyncContextManagerMixin):
@@ -62,7 +51,6 @@ class EvaluationGroup(AsyncContextManagerMixin):
         self._running: set[Evaluation] = set()
         self._leases = count()
         self._pullers = 0
-        self._run = self._hits = self._joins = 0
         self._open = False
         self._failure: Exception | None = None
 
@@ -81,10 +69,6 @@ class EvaluationGroup(AsyncContextManagerMixin):
         failure = failure or self._failure
         if failure is not None:
             raise failure
-
-    def statistics(self) -> EvaluationStatistics:
-        """How the scores asked for so far were answered."""
-        return EvaluationStatistics(self._run, len(self._running), self._hits, self._joins)
 
     def unanswered(self, artifact: Evolvable, tasks: Sequence[Task], *, split: Split, repeats: range = range(1)) -> int:
         """How many scores of such a measurement neither the cache nor an evaluation under way answers."""
@@ -165,14 +149,13 @@ class EvaluationGroup(AsyncContextManagerMixin):
             asked.append(answer)
         if bought:
             self._buy(bought, purpose, fresh)
-        hits = 0
         for answer in asked:
-            if isinstance(answer, Evaluation):
-                answer.waiting += 1
-            else:
-                hits += 1
-        self._hits += hits
-        self._joins += len(asked) - hits - len(bought)
+            if not isinstance(answer, Evaluation):
+                self._services.count("cache_hits")
+                continue
+            if answer.waiting or bought.get(answer.key) is not answer:
+                self._services.count("evaluations_joined")
+            answer.waiting += 1
         return asked
 
     def _buy(self, bought: dict[str, Evaluation], purpose: Purpose, fresh: bool) -> None:
@@ -280,7 +263,7 @@ class EvaluationGroup(AsyncContextManagerMixin):
     async def _evaluate(self, evaluation: Evaluation) -> None:
         for _ in range(self._services.calls_each):
             evaluation.reservation.spend()
-        self._run += 1
+        self._services.count("evaluations")
         self._running.add(evaluation)
         try:
             with CancelScope() as evaluation.scope:

@@ -57,6 +57,5 @@ def reading_of(task_id: str, trials: Sequence[Trial]) -> Reading:
         task_id,
         total=fsum(trial.score.value for trial in scored if trial.score is not None),
         trials=len(scored),
-        failures=sum(trial.failed for trial in scored),
         missing=next((trial.missing for trial in reversed(trials) if trial.missing), ""),
     )

@@ -84,7 +84,8 @@ async def test_any_mix_of_forms_does(forms: Any, schedule: str, anyio_backend: A
     solving, scoring, teaching = (form(actor) for form, actor in zip(forms, (solve, score, teach), strict=True))
     result = await run(schedule, run=solving, reward=scoring, propose=teaching)
     assert result.final_reward == 1.0
-    assert result.counters.keys() <= {"candidates_measured", "candidates_stopped_early", "promotions"}
+    scored = {"evaluations", "cache_hits", "evaluations_joined"}
+    assert result.counters.keys() <= {*scored, "candidates_measured", "candidates_stopped_early", "promotions"}
 
 
 @pytest.mark.parametrize("executor", [InlineExecutor, functools.partial(ThreadExecutor, 2)])

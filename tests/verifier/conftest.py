@@ -35,6 +35,7 @@ class ScriptedRollouts:
 
     def services(self, *, concurrency: int = 4, calls: int | None = None, identity: str = "here") -> EvaluationServices:
         self.account = Account(Budget(calls=calls))
+        self.counted.clear()
         return EvaluationServices(
             rollout=self.rollout,
             render=lambda state: "\n".join(state.values()),

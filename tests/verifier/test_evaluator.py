@@ -67,7 +67,7 @@ async def test_a_score_is_bought_once(rollouts: Any) -> None:
         assert await gate(group) == first
         assert await gate(group, evolve(HEAD, version=7)) == first
         assert rollouts.account.by_purpose == {"gate": 6}
-        assert (group.statistics().run, group.statistics().hits, group.statistics().joins) == (6, 12, 0)
+        assert rollouts.counted == {"evaluations": 6, "cache_hits": 12}
     assert sorted(rollouts.started) == [task.id for task in TASKS]
 
 
@@ -102,7 +102,7 @@ async def test_what_failed_is_never_kept_and_a_true_zero_is(rollouts: Any) -> No
     assert second.readings == measured(1, 1, 1, 1, 0, 1)
     assert rollouts.started.count("3") == 2
     assert rollouts.started.count("4") == 1
-    assert rollouts.counted == {"evaluations_missing": 1}
+    assert rollouts.counted["evaluations_missing"] == 1
 
 
 async def test_a_run_that_raises_earns_a_zero_that_is_counted_and_not_kept(rollouts: Any) -> None:
@@ -110,8 +110,8 @@ async def test_a_run_that_raises_earns_a_zero_that_is_counted_and_not_kept(rollo
     async with EvaluationGroup(rollouts.services()) as group:
         found = await gate(group)
         await gate(group)
-    assert found.readings[1] == Reading("1", 0.0, 1, failures=1)
-    assert rollouts.counted == {"evaluation_failures": 2}
+    assert found.readings[1] == Reading("1", 0.0, 1)
+    assert rollouts.counted["evaluation_failures"] == 2
 
 
 async def test_garbage_is_missing_and_never_kept(rollouts: Any) -> None:
@@ -122,7 +122,7 @@ async def test_garbage_is_missing_and_never_kept(rollouts: Any) -> None:
     assert len(found.missing) == len(garbage)
     assert found.rate is None
     assert len(rollouts.cache) == 0
-    assert rollouts.counted == {"evaluations_missing": len(garbage)}
+    assert rollouts.counted["evaluations_missing"] == len(garbage)
 
 
 async def test_candidates_measured_at_once_score_as_they_do_alone(rollouts: Any) -> None:
@@ -180,8 +180,8 @@ async def test_joining_costs_nothing(rollouts: Any) -> None:
         assert group.unanswered(HEAD, TASKS, split="held_out") == 0
         tasks.start_soon(gate, group)
         await turns()
-        assert group.statistics().joins == 1
-        assert group.statistics().in_flight == 1
+        assert rollouts.counted["evaluations_joined"] == 1
+        assert rollouts.under_way == 1
         rollouts.let_go("0")
     assert rollouts.account.calls == 6
 
@@ -193,7 +193,7 @@ async def test_unanswered_counts_what_would_have_to_be_bought(rollouts: Any) -> 
         assert group.unanswered(HEAD, TASKS, split="held_out", repeats=range(2)) == 8
         assert group.unanswered(HEAD, TASKS, split="train") == 6
         assert group.unanswered(OTHER, TASKS, split="held_out") == 6
-        assert group.statistics().hits == 0
+        assert rollouts.counted["cache_hits"] == 0
 
 
 async def test_a_fresh_score_is_neither_looked_up_nor_joined_nor_kept(rollouts: Any) -> None:
@@ -212,7 +212,7 @@ async def test_a_fresh_score_is_neither_looked_up_nor_joined_nor_kept(rollouts: 
                 await turns(3)
             rollouts.let_go("1")
         assert rollouts.started.count("1") == 3
-        assert group.statistics().joins == 0
+        assert rollouts.counted["evaluations_joined"] == 0
 
 
 async def test_no_cache_still_runs_a_score_once_at_a_time(rollouts: Any) -> None:

@@ -64,7 +64,7 @@ def test_trials_of_one_task_add_up() -> None:
         Trial(missing="network"),
     ]
     reading = reading_of("t", trials)
-    assert (reading.task_id, reading.total, reading.trials, reading.failures) == ("t", 1.5, 3, 1)
+    assert (reading.task_id, reading.total, reading.trials) == ("t", 1.5, 3)
     assert reading.missing == "network"
 
 
