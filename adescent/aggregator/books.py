@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from typing import Any, TypeVar
 
 from adescent.aggregator.ends import End
-from adescent.evolvable import Evolvable
+from adescent.evolvable import Diff, Evolvable
 from adescent.policies.records import Measurement, Outcome, Pool, SettledCard
 
 __all__ = ["Book"]
@@ -37,7 +37,7 @@ class Book:
         self.history: deque[SettledCard] = deque(maxlen=HISTORY)
         self.candidates = 0
         self.quiet = 0
-        self._rejected: OrderedDict[tuple[str, str], End] = OrderedDict()
+        self._rejected: OrderedDict[tuple[str, str], tuple[str, End]] = OrderedDict()
         self._used_repeats: OrderedDict[str, int] = OrderedDict()
 
     def measured(self, measurement: Measurement) -> None:
@@ -72,15 +72,19 @@ class Book:
         # Never those of head and stable: they are measured again, and an old number gives the score that selected them.
         _bound(self._used_repeats, artifact.digest, COUNTED, kept=(self.head.digest, self.stable.digest))
 
-    def reject(self, diff_id: str, end: End) -> None:
+    def reject(self, diff: Diff, end: End) -> None:
         """Remember that this edit was measured against this head and refused."""
-        key = (self.head.digest, diff_id)
-        self._rejected[key] = end
+        key = (self.head.digest, diff.id)
+        self._rejected[key] = self.head.apply(diff).digest, end
         _bound(self._rejected, key, REJECTED)
 
-    def rejected(self, diff_id: str) -> End | None:
-        """How this edit ended when it was measured against this very content, or None."""
-        return self._rejected.get((self.head.digest, diff_id))
+    def rejected(self, diff: Diff) -> End | None:
+        """How this edit ended when what comes of it was measured against this very content, or None.
+
+        An edit has one name in whatever order it sets its keys, and yet new keys are rendered in that order.
+        """
+        measured, end = self._rejected.get((self.head.digest, diff.id), ("", None))
+        return end if end is not None and self.head.apply(diff).digest == measured else None
 
     def settled(self, cards: tuple[SettledCard, ...]) -> None:
         """A merge has ended: note how its cards did, and move the promotion clock.

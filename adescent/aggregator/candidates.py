@@ -164,7 +164,7 @@ class CandidateStage:
 
     async def put_to_the_test(self, sweep: Sweep, book: Book, candidate: Candidate) -> End | None:
         """Measure one candidate, hear the oracle where that must be, and commit it: None, or why it was refused."""
-        if known := book.rejected(candidate.diff.id):
+        if known := book.rejected(candidate.diff):
             return known_already(known)
         if end := violated(self._strategy, book.head, candidate.diff):
             return end
@@ -173,7 +173,7 @@ class CandidateStage:
         if ruling.end is None:
             return await self._commit(sweep, book, candidate, artifact, ruling)
         if ruling.end.outcome in MEASURED_AND_REFUSED:
-            book.reject(candidate.diff.id, ruling.end)
+            book.reject(candidate.diff, ruling.end)
         return ruling.end
 
     async def _commit(

@@ -225,7 +225,7 @@ class Merger:
             standing = brought_onto(book.head, card, eta, alpha, self._staleness, takes_rivals=rivals)
             if isinstance(standing, End):
                 return standing
-            if known := book.rejected(standing.diff.id):
+            if known := book.rejected(standing.diff):
                 return known_already(known)
             return violated(self._strategy, book.head, standing.diff) or standing
 

@@ -7,10 +7,11 @@ from attrs import evolve
 
 from adescent.aggregator.books import COUNTED, HISTORY, REJECTED, Book
 from adescent.aggregator.ends import End
-from adescent.evolvable import Evolvable
+from adescent.evolvable import Diff, Evolvable
 from adescent.policies import Measurement, Outcome, Pool, Reading, SettledCard
 
 HEAD = Evolvable("a", {"x": "1"}, version=1)
+EDIT = Diff("a", {"y": "1"})
 LOST = End(Outcome.TIE, "no better")
 
 
@@ -20,20 +21,27 @@ def book() -> Book:
 
 
 def test_a_rejection_holds_for_the_content_it_was_measured_against(book: Book) -> None:
-    book.reject("d", LOST)
-    assert book.rejected("d") == LOST
-    assert book.rejected("other") is None
+    book.reject(EDIT, LOST)
+    assert book.rejected(EDIT) == LOST
+    assert book.rejected(Diff("a", {"y": "2"})) is None
     book.moved(evolve(HEAD, state={"x": "2"}, version=2))
-    assert book.rejected("d") is None
+    assert book.rejected(EDIT) is None
     book.moved(evolve(HEAD, version=3))  # rolled back: the same content again
-    assert book.rejected("d") == LOST
+    assert book.rejected(EDIT) == LOST
 
 
 def test_memory_is_bounded_and_forgets_the_oldest(book: Book) -> None:
     for number in range(REJECTED + 1):
-        book.reject(str(number), LOST)
-    assert book.rejected("0") is None
-    assert book.rejected("1") == book.rejected(str(REJECTED)) == LOST
+        book.reject(Diff("a", {"y": str(number)}), LOST)
+    assert book.rejected(Diff("a", {"y": "0"})) is None
+    assert book.rejected(Diff("a", {"y": "1"})) == book.rejected(Diff("a", {"y": str(REJECTED)})) == LOST
+
+
+def test_what_is_remembered_is_the_text_that_was_measured(book: Book) -> None:
+    """New keys stand in the order of the edit, so the same keys and values in another order are another text."""
+    book.reject(Diff("a", {"y": "1", "z": "2"}), LOST)
+    assert book.rejected(Diff("a", {"y": "1", "z": "2"})) == LOST
+    assert book.rejected(Diff("a", {"z": "2", "y": "1"})) is None
 
 
 def test_repeat_numbers_are_used_once_for_each_content(book: Book) -> None:
