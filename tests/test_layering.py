@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parent.parent
 # itself, and from nothing else of the package. A name without a room yet is a place that is kept for it.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("answers", "canonical", "checks", "sidebyside", "stats", "textmerge"),
+    ("answers", "canonical", "checks", "own_thread", "sidebyside", "stats", "textmerge"),
     ("refs", "tasks"),
     ("budget", "evolvable", "telemetry", "workspec"),
     ("governance", "policies", "sandbox"),
@@ -51,6 +51,10 @@ BANNED: dict[str, tuple[str, ...]] = {
     "asyncio": (),  # everything runs on trio as well
     "trio": (),  # everything runs on asyncio as well, and it costs 180 ms to import
     "multiprocessing": (),  # never fork
+    # The host's threads may all be waiting for us.
+    "anyio.to_thread": ("adescent.own_thread",),
+    "anyio.Path": (),
+    "anyio.open_file": (),
 }
 # Foreign modules that stay out of one room.
 BANNED_IN_ROOM: dict[str, tuple[str, ...]] = {
@@ -182,6 +186,9 @@ def test_functions_are_small(path: Path) -> None:
         ("adescent.executors.process", "from anyio import open_process", None),
         ("adescent.runtime.engine", "import asyncio.tasks", "out of the package"),
         ("adescent.runtime.engine", "from multiprocessing import Pool", "out of the package"),
+        ("adescent.runtime.engine", "from anyio.to_thread import run_sync", "out of the package"),
+        ("adescent.runtime.engine", "from anyio import to_thread", "out of the package"),
+        ("adescent.own_thread", "from anyio.to_thread import run_sync", None),
     ],
 )
 def test_the_rule_tells_good_from_bad(module: str, source: str, fault: str | None) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from anyio.to_thread import run_sync
-
 from adescent.evolvable import EvidenceCard, Evolvable
+from adescent.own_thread import in_own_thread
 
 __all__ = ["disputed", "off_the_loop", "overtaken"]
 
@@ -43,4 +42,4 @@ def disputed(cards: Sequence[EvidenceCard]) -> int:
 
 async def off_the_loop(work: int, step: Callable[[], T]) -> T:
     """The result of a pure step that has this much to do."""
-    return step() if work < LARGE else await run_sync(step)
+    return step() if work < LARGE else await in_own_thread(step, pure=True)

@@ -10,13 +10,13 @@ from typing import Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
-from anyio.to_thread import run_sync
 from attrs import evolve
 
 from adescent.config import RunConfig
 from adescent.errors import ContractError, LedgerError, RunDirError, UnknownArtifact
 from adescent.evolvable import Evolvable
 from adescent.executors.actors import Bound
+from adescent.own_thread import in_own_thread
 from adescent.policies import Strategy
 from adescent.rundir import RunDirectory
 from adescent.runtime.heads import HeadCell
@@ -67,7 +67,9 @@ class Engine:
         them would hold the loop.
         """
         config = config.with_rows_read()
-        return cls(config, await run_sync(config.splits) if config.n_rows > MANY_ROWS else config.splits())
+        if config.n_rows <= MANY_ROWS:
+            return cls(config, config.splits())
+        return cls(config, await in_own_thread(config.splits, pure=True))
 
     async def run(self) -> EvolutionResult:
         """Search, measure, report. Raises the caller's own errors bare; what broke the run is in the result."""
@@ -122,7 +124,7 @@ class Engine:
         identity = {"artifact_id": config.artifact_id, "strategy": _named(wiring.strategy), "seed": config.seed}
         place = RunDirectory(config.run_dir, {**identity, **splits})
         try:
-            await run_sync(place.open)
+            await in_own_thread(place.open)
             yield place
         finally:
             place.close()
@@ -275,7 +277,7 @@ class Engine:
         if place is None:
             return
         try:
-            await run_sync(lambda: place.save_result(result.to_json()))
+            await in_own_thread(lambda: place.save_result(result.to_json()))
         except RunDirError as error:
             self.control.break_off(error)
             self._result = self._result_now()
