@@ -40,6 +40,10 @@ def _decided(policy: AcceptancePolicy, evidence: GateEvidence) -> Verdict:
         raise ContractError(
             f"{type(policy).__name__}.decide returned a {type(verdict).__name__}; it must return a Verdict, at once."
         )
+    if verdict.decision not in ("accept", "reject", "measure"):
+        raise ContractError(
+            f"{type(policy).__name__}.decide said {verdict.decision!r}; a verdict is 'accept', 'reject' or 'measure'."
+        )
     return verdict
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from adescent.aggregator.ends import End
+from adescent.errors import ContractError
 from adescent.evolvable import EvidenceCard, Evolvable
 from adescent.governance import Level, classify
 from adescent.policies.protocols import StalenessAction, StalenessPolicy
@@ -68,6 +69,10 @@ def brought_onto(
         return End(Outcome.STALE, f"its base lies {eta} versions behind the head; {alpha} are tolerated.")
     if action == "rebase":
         card = card.rebased_onto(head)
+    elif action != "accept":
+        raise ContractError(
+            f"{type(policy).__name__}.decide said {action!r}; it must say 'accept', 'rebase' or 'discard', at once."
+        )
     if card.rival and not takes_rivals:
         keys = ", ".join(map(repr, card.rival_keys))
         return End(Outcome.STALE, f"the head has moved on in the same lines of {keys}.")

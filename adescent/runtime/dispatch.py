@@ -142,16 +142,25 @@ class Dispatch:
         raise ProposeFailed(self._timed_out("propose"))
 
     async def _until_settled(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:
-        result = await self._once(spec, evaluation)
-        if result.error is not None and result.error.transient:
-            started = anyio.current_time() - result.seconds
-            for attempt in range(RETRIES + 1):
-                if not await self._may_retry(result.error, attempt, started, purpose, self._calls_each):
-                    break
-                result = await self._once(evolve(spec, attempt=attempt + 1), evaluation)
-                if result.error is None or not result.error.transient:
-                    break
-        self._health.observe(result)
+        number = self._health.begin()
+        try:
+            result = await self._once(spec, evaluation)
+            if result.error is not None and result.error.transient:
+                result = await self._tried_again(spec, result, purpose, evaluation)
+        except BaseException:
+            self._health.withdrawn(number)
+            raise
+        self._health.observe(number, result)
+        return result
+
+    async def _tried_again(self, spec: RolloutSpec, result: Result, purpose: Purpose, evaluation: bool) -> Result:
+        started = anyio.current_time() - result.seconds
+        for attempt in range(RETRIES + 1):
+            if result.error is None or not result.error.transient:
+                break
+            if not await self._may_retry(result.error, attempt, started, purpose, self._calls_each):
+                break
+            result = await self._once(evolve(spec, attempt=attempt + 1), evaluation)
         return result
 
     async def _once(self, spec: RolloutSpec, evaluation: bool) -> Result:

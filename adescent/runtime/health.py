@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable
+from typing import Literal
 
 from adescent.errors import ActorsNeverWorked, AdescentError, ContractError
 from adescent.runtime.control import Control
@@ -30,6 +31,9 @@ class Health:
     ``run``, ``propose`` or a worker that should run them never once succeeding in ``patience`` tries breaks the run
     off; a scorer that gives no valid score in as many calls is the caller's to fix, and with ``strict`` its first void
     is. Once an actor has succeeded, its failures only count.
+
+    Until then rollouts are looked at in the order they were begun, and proposals when `judge` is called: in the order
+    of their ends, the verdict would depend on which of several under way came back first.
     """
 
     def __init__(self, control: Control, *, patience: int, strict: bool, count: Callable[[str], None]) -> None:
@@ -41,33 +45,55 @@ class Health:
         self._tries: Counter[str] = Counter()
         self._first: dict[str, Failure] = {}
         self._causes: dict[str, Counter[str]] = {}
+        self._begun = 0
+        self._looked_at = 0
+        self._ended: dict[int, Failure | Literal["withdrawn"] | None] = {}
 
-    def observe(self, result: Result) -> None:
+    def begin(self) -> int:
+        """A rollout or an evaluation begins; its number."""
+        self._begun += 1
+        return self._begun - 1
+
+    def observe(self, number: int, result: Result) -> None:
         """A rollout or an evaluation ended."""
         failure = result.error
-        if failure is None:
-            if "reward" not in self._worked:
-                self._worked.update(("worker", "run", "reward"))
-            return
-        self._count("rollouts_failed" if failure.stage == "run" else f"{failure.stage}_failed")
-        if failure.stage != "worker":
-            self._worked.add("worker")
-        if failure.stage == "reward":
-            self._worked.add("run")
+        if failure is not None:
+            self._count("rollouts_failed" if failure.stage == "run" else f"{failure.stage}_failed")
+            self._note(failure.stage, failure)
             if failure.type == "VoidScore":
                 self._count("scores_void")
                 if self._strict:
                     self._control.fail(_as_caller_error(failure))
-        self._failed(failure.stage, failure)
+        if "reward" not in self._worked:
+            self._look_in_order(number, failure)
+
+    def withdrawn(self, number: int) -> None:
+        """A rollout or an evaluation was cut off."""
+        if "reward" not in self._worked:
+            self._look_in_order(number, "withdrawn")
 
     def proposed(self) -> None:
         """The proposer returned, with or without a proposal."""
         self._worked.add("propose")
 
     def propose_failed(self, failure: Failure) -> None:
-        """The proposer raised."""
+        """The proposer raised, did not answer, or answered what nobody can read."""
         self._count("proposals_failed")
-        self._failed("propose", failure)
+        self._note("propose", failure)
+        if "propose" not in self._worked:
+            self._tried("propose", failure)
+
+    def judge(self) -> None:
+        """End the run if there is an actor that has had its tries and never worked."""
+        if self._control.stopping:
+            return
+        for actor, tries in self._tries.items():
+            if tries < self._patience or actor in self._worked:
+                continue
+            if actor == "reward":
+                self._control.fail(self._never_scored())
+            else:
+                self._control.break_off(self._never_worked(actor))
 
     def conclude(self) -> AdescentError | None:
         """At the end: the error of an actor that was tried and never worked, however few the tries."""
@@ -78,18 +104,29 @@ class Health:
             self._control.fail(self._never_scored())
         return None
 
-    def _failed(self, actor: str, failure: Failure) -> None:
-        self._note(actor, failure)
-        if actor in self._worked:
-            return
+    def _look_in_order(self, number: int, end: Failure | Literal["withdrawn"] | None) -> None:
+        self._ended[number] = end
+        while self._looked_at in self._ended:
+            earliest = self._ended.pop(self._looked_at)
+            self._looked_at += 1
+            if earliest is None:
+                self._worked.update(("worker", "run", "reward"))
+                self._ended.clear()
+            elif earliest != "withdrawn":
+                self._failed(earliest)
+
+    def _failed(self, failure: Failure) -> None:
+        if failure.stage != "worker":
+            self._worked.add("worker")
+        if failure.stage == "reward":
+            self._worked.add("run")
+        if failure.stage not in self._worked:
+            self._tried(failure.stage, failure)
+            self.judge()
+
+    def _tried(self, actor: str, failure: Failure) -> None:
         self._tries[actor] += 1
         self._first.setdefault(actor, failure)
-        if self._tries[actor] < self._patience or self._control.stopping:
-            return
-        if actor == "reward":
-            self._control.fail(self._never_scored())
-        else:
-            self._control.break_off(self._never_worked(actor))
 
     def _note(self, actor: str, failure: Failure) -> None:
         """Keep the cause to be listed, and log one that is new: a run that goes on in spite of it says so."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import anyio
 
 from adescent.runtime.heads import HeadCell, Snapshot
+from adescent.runtime.health import Health
 from adescent.runtime.leases import Lease, LeaseSource, Turn
 from adescent.runtime.manners import let_others_run
 from adescent.runtime.progress import Progress
@@ -25,6 +26,7 @@ class _Round:
         self.done = anyio.Event()
         self.next = anyio.Event()
         self.undrawn = size
+        self.begun = False
         self._leases = leases
         self._under_way = 0
 
@@ -34,6 +36,7 @@ class _Round:
             return None
         lease = next(self._leases)
         self.undrawn -= 1
+        self.begun = True
         self._under_way += 1
         return lease
 
@@ -71,6 +74,7 @@ class Rounds:
         *,
         worker: Worker,
         source: LeaseSource,
+        health: Health,
         head: HeadCell,
         progress: Progress,
         n_units: int,
@@ -80,6 +84,7 @@ class Rounds:
     ) -> None:
         self._worker = worker
         self._source = source
+        self._health = health
         self._head = head
         self._progress = progress
         self._snapshots = [head.current] * n_units
@@ -123,6 +128,7 @@ class Rounds:
             leases = self._source.draw_round(turn, snapshots, granted)
             if not await self._done(_Round(leases, granted, deadline)):
                 return False
+            self._health.judge()
             for ended in self._round.take_out():
                 self._source.observe(ended)
                 self._ingest(ended)
@@ -159,7 +165,8 @@ class Rounds:
         control = self._progress.control
         while control.paused:
             await control.wait_running()
-        if current.undrawn and (control.stopping or anyio.current_time() >= current.deadline):
+        # A round makes one lease at least: else a timeout shorter than a start would give rounds without an end.
+        if current.undrawn and (control.stopping or (current.begun and anyio.current_time() >= current.deadline)):
             self._source.give_back(current.cut_short())
         return current.draw()
 

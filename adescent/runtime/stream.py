@@ -12,6 +12,7 @@ from attrs import frozen
 from adescent.evolvable import EvidenceCard
 from adescent.runtime.credits import Credits
 from adescent.runtime.heads import HeadCell, Snapshot
+from adescent.runtime.health import Health
 from adescent.runtime.leases import LeaseSource
 from adescent.runtime.manners import let_others_run
 from adescent.runtime.progress import Progress
@@ -40,6 +41,7 @@ class Stream:
         *,
         worker: Worker,
         source: LeaseSource,
+        health: Health,
         head: HeadCell,
         progress: Progress,
         n_units: int,
@@ -49,6 +51,7 @@ class Stream:
     ) -> None:
         self._worker = worker
         self._source = source
+        self._health = health
         self._head = head
         self._progress = progress
         self._n_units = n_units
@@ -89,6 +92,7 @@ class Stream:
                 return
             done = await self._worker.take(source.draw(turn, unit, snapshot))
             source.observe(done)
+            self._health.judge()
             if done.card is None:
                 self._credits.give_back(unit)
                 self._progress.without_card()
@@ -116,8 +120,7 @@ class Stream:
         progress = self._progress
         sweep = 0
         while await self._gather(receive):
-            for entry in await progress.merge():
-                self._credits.give_back(entry.order[1])
+            await progress.merge(lambda entry: self._credits.give_back(entry.order[1]))
             progress.round_ended(sweep)
             sweep += 1
             await checkpoint()

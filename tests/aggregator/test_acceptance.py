@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adescent.aggregator import BetaAcceptance, judge
 from adescent.errors import ContractError, OptionError
-from adescent.policies import GateEvidence, Measurement, Outcome, Pool, Reading
+from adescent.policies import GateEvidence, Measurement, Outcome, Pool, Reading, Verdict
 from adescent.stats import prob_greater
 
 
@@ -203,7 +203,7 @@ async def _more(measurements: int) -> tuple[Measurement, Measurement]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("verdict", [True, None, "accept"])
+@pytest.mark.parametrize("verdict", [True, None, "accept", Verdict("rejected")])  # type: ignore[arg-type]
 async def test_a_policy_that_gives_no_verdict_is_told_so(anyio_backend: Any, verdict: Any) -> None:
     class Loose:
         def decide(self, evidence: GateEvidence) -> Any:
@@ -212,5 +212,5 @@ async def test_a_policy_that_gives_no_verdict_is_told_so(anyio_backend: Any, ver
         def can_still_accept(self, evidence: GateEvidence) -> bool:
             return True
 
-    with pytest.raises(ContractError, match=r"Loose\.decide returned a"):
+    with pytest.raises(ContractError, match=r"Loose\.decide (returned a|said)"):
         await judge(Loose(), GateEvidence(Pool(), Measurement(())), _more)

@@ -8,6 +8,7 @@ from attrs import evolve
 from adescent.aggregator import FullStaleness, GuardedStaleness, ReflectiveStaleness
 from adescent.aggregator.ends import End
 from adescent.aggregator.staleness import brought_onto, tolerated_lag
+from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.policies import Outcome
 
@@ -78,3 +79,13 @@ def test_a_breaking_diff_is_stale_when_late_and_refused_when_not(card: Any) -> N
     breaking = evolve(breaking, diff=evolve(breaking.diff, contract_breaking=True))
     assert _brought(breaking, 1) == End(Outcome.STALE, "its base lies 1 versions behind the head; 1 are tolerated.")
     assert _brought(breaking, 0).outcome is Outcome.CONTRACT_REFUSED
+
+
+@pytest.mark.parametrize("action", ["perhaps", None, True])
+def test_a_policy_that_says_something_else_is_told_so(card: Any, action: Any) -> None:
+    class Loose:
+        def decide(self, eta: int, alpha: int, contract_breaking: bool) -> Any:
+            return action
+
+    with pytest.raises(ContractError, match=r"Loose\.decide said"):
+        brought_onto(Evolvable("a", version=2), card(x="1"), 1, 1, Loose(), takes_rivals=True)

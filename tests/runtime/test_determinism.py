@@ -237,3 +237,32 @@ def test_waiting_times_decide_nothing(seed: int) -> None:
         options = of_rules(wait, schedule="rounds", seed=seed, **VARIANTS[variant])
         one, other = (on(loop, options, max_concurrency=width) for loop, width in zip(LOOPS, (2, 6), strict=True))
         assert decided(one) == decided(other)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bad", [6, 10])
+async def test_who_never_works_does_not_depend_on_who_came_back_first(anyio_backend: Any, bad: int) -> None:
+    async def run(rendered: str, task: Any) -> str:
+        if task.prompt == "bad":
+            raise ValueError("always")
+        await checkpoint()
+        return "yes" if "x" in rendered else "no"
+
+    async def reward(task: Any, output: str) -> float:
+        return float(output == "yes")
+
+    async def propose(*_: Any) -> str:
+        return "x"
+
+    ends = set()
+    for executor in (InlineExecutor(), ThreadExecutor(1), ThreadExecutor(8)):
+        for order in (1, -1):
+            held_out = [{"id": f"h{n}", "prompt": "bad" if n < bad else "ok"} for n in range(12)][::order]
+            result = await async_evolve(
+                [{"prompt": f"{n}"} for n in range(6)], reward, run=run, propose=propose, held_out=held_out,
+                schedule="rounds", rounds=2, noise="no", policies=Policies(executor=executor),
+            )  # fmt: skip
+            ends.add((order, result.error, tuple(commit.tree for commit in result.log)))
+    assert len(ends) == 2
+    assert {error for order, error, _ in ends if order == -1} == {""}
+    assert any(error for order, error, _ in ends if order == 1) == (bad >= 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -136,3 +137,14 @@ async def test_what_one_merge_cannot_hold_is_merged_in_the_next_and_at_the_lates
     assert sum(row.considered for row in result.history) == 30
     assert [row.index for row in result.history] == list(range(len(result.history)))
     assert sum(result.fusion_stats().values()) >= 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ending", [{"rounds": 1}, {"patience": 2}])
+async def test_rounds_too_short_to_begin_come_to_an_end_all_the_same(
+    world: Any, anyio_backend: Any, ending: dict[str, int]
+) -> None:
+    with anyio.fail_after(20):
+        result = await world.evolve("rounds", round_timeout=1e-9, n_workers=2, **ending)
+    assert result.stop_reason in ("rounds", "patience")
+    assert len(result.history) <= 4
