@@ -63,8 +63,9 @@ class _CheckedState(dict[str, str]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise ContractError("a state is never changed in place: say what should change in a Diff.")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    _refused: Any = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refused
+    clear = pop = popitem = setdefault = update = _refused
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _CheckedState, (dict(self),)
