@@ -138,7 +138,7 @@ class Engine:
             return
         shield = anyio.CancelScope(shield=True)  # who watches is told of a cancellation too
         grace = CANCELLED_WATCHER_GRACE
-        async with anyio.create_task_group() as watching:
+        async with self.wiring.watching, anyio.create_task_group() as watching:
             watching.start_soon(self._deliver, self.hub.open(), deliver, shield, name="on_event")
             try:
                 yield
@@ -146,6 +146,8 @@ class Engine:
             finally:
                 self._announce_end()
                 shield.deadline = anyio.current_time() + grace
+        if shield.cancelled_caught:
+            logger.warning("on_event was not done with its events %g s after the end and is left alone", grace)
 
     async def _deliver(
         self, events: MemoryObjectReceiveStream[Event], deliver: Bound, shield: anyio.CancelScope

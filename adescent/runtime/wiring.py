@@ -23,7 +23,7 @@ from adescent.config import RunConfig
 from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.executors import InlineExecutor, ThreadExecutor
-from adescent.executors.actors import bind, is_async, parameters_of
+from adescent.executors.actors import Bound, bind, is_async, parameters_of
 from adescent.executors.threads import ThreadPool
 from adescent.governance import L1SerialGate
 from adescent.policies import (
@@ -65,6 +65,9 @@ STALL = 3
 CARDS_A_MERGE = 128
 """Cards one merge looks at in stream, where the others need not be brought onto a head they are not merged with: twice
 what a union may change. (In rounds whatever waits over a round is late.)"""
+
+WATCHING_GRACE = 0.2
+"""Seconds a blocking ``on_event`` is waited for once it has been told that nobody waits any more."""
 
 PROPOSE = "propose(rendered, task, output, score[, context])"
 
@@ -112,13 +115,8 @@ class Wiring:
         # Four arguments, and the context for whoever asks for it: by the parameter's name, or by requiring a fifth.
         arity = (5, 4) if "context" in parameters_of(proposer) else (4, 5)
         self._propose = bind(proposer, name=PROPOSE, arity=arity, threads=self.threads)
-        self.on_event = (
-            None
-            if config.on_event is None
-            else bind(
-                config.on_event, name="on_event(event)", arity=(1,), threads=self.threads, resolver=self._resolver
-            )
-        )
+        self.watching = ThreadPool(1, WATCHING_GRACE)
+        self.on_event = None if config.on_event is None else self._watcher(config.on_event)
         self.leases = self._lease_source()
         self._executor_before = self._executor_counters()
 
@@ -187,6 +185,10 @@ class Wiring:
         if not isinstance(oracle, Ref):  # or what is wrong with it would be said of the reward
             bind(oracle, name="oracle(task, output)", arity=(2,), threads=self.threads)
         return self._side(oracle, self._attached(oracle), calls_each=2)  # run, and the oracle itself
+
+    def _watcher(self, on_event: Any) -> Bound:
+        # Not among the actors: a slow one would hold the slots they need, and their locks may wait for each other.
+        return bind(on_event, name="on_event(event)", arity=(1,), threads=self.watching, resolver=self._resolver)
 
     def _name(self, actor: Any) -> str:
         """A Ref is the same actor in every run; a plain callable is known only within this one."""

@@ -273,3 +273,29 @@ async def test_a_watcher_that_hangs_holds_nothing_up(
         await anyio.sleep_forever()
 
     assert (await run(schedule, on_event=hang)).final_reward == 1.0
+
+
+@pytest.mark.parametrize("actors", [as_plain, as_coroutine])
+async def test_a_watcher_that_blocks_takes_no_thread_of_the_actors(
+    actors: Any,
+    schedule: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    anyio_backend: Any,
+) -> None:
+    monkeypatch.setattr("adescent.runtime.engine.WATCHER_GRACE", 0.01)
+    over = threading.Event()
+    told: list[Any] = []
+
+    def block(event: Any) -> None:
+        told.append(event)
+        over.wait(BOUND)
+
+    forms = {"run": actors(solve), "reward": actors(score), "propose": as_plain(teach)}
+    try:
+        result = await run(schedule, on_event=block, policies=Policies(executor=ThreadExecutor(1)), **forms)
+    finally:
+        over.set()
+    assert result.final_reward == 1.0
+    assert [type(event) for event in told] == [RunStarted]
+    assert "on_event was not done" in caplog.text
