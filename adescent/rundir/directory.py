@@ -6,9 +6,11 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from adescent.errors import RunDirError, RunDirInUse, RunDirMismatch
 
@@ -34,7 +36,7 @@ class RunDirectory:
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path = path
         self._identity = dict(identity)
-        self._lock: IO[str] | None = None
+        self._lock: FileIO | None = None
         self._given_back = False
 
     @property
@@ -121,19 +123,20 @@ def _refuse_foreign(directory: Path) -> None:
         raise RunDirError(f"{directory} holds other files ({', '.join(others[:3])}): choose an empty directory.")
 
 
-def _locked(path: Path) -> IO[str]:
-    lock = path.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip()
-        lock.close()
-        raise RunDirInUse(str(path.parent), holder) from None
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()}\n")
-    lock.flush()
-    return lock
+def _locked(path: Path) -> FileIO:
+    """Take the lock and leave a note of who holds it, for whoever is refused. It never outlives a failure to do so."""
+    with ExitStack() as failing:
+        # Unbuffered: what a full disk refused to take would be written again by closing, and refused again.
+        lock = failing.enter_context(path.open("a+b", buffering=0))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise RunDirInUse(str(path.parent), lock.read().decode(errors="replace").strip()) from None
+        lock.truncate(0)
+        lock.write(b"process %d\n" % os.getpid())
+        failing.pop_all()
+        return lock
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -114,6 +115,40 @@ def test_another_process_holds_it_until_it_ends_however_it_ends(tmp_path: Path) 
         holder.wait(10)
     with RunDirectory(tmp_path, {"artifact_id": "a"}):
         pass
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("held_before", [True, False])
+def test_who_cannot_write_does_not_hold_it(tmp_path: Path, held_before: bool) -> None:
+    """Not even while somebody keeps the error, and with it the frames it went through."""
+    if held_before:
+        with RunDirectory(tmp_path, IDENTITY):
+            pass
+    errors = []
+    for _ in range(2):
+        with full_disk(), pytest.raises(RunDirError, match="cannot be used") as refused:
+            RunDirectory(tmp_path, IDENTITY).open()
+        errors.append(refused.value)
+    with RunDirectory(tmp_path, IDENTITY):
+        pass
+    assert [type(error) for error in errors] == [RunDirError] * 2
+
+
+def test_what_is_no_text_in_the_lock_is_no_trouble(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path, IDENTITY):
+        (tmp_path / "lock").write_bytes(b"\xff")
+        with pytest.raises(RunDirInUse):
+            RunDirectory(tmp_path, IDENTITY).open()
 
 
 # One configuration ----------------------------------------------------------------------------------------------------
