@@ -96,9 +96,12 @@ class Progress:
         """A rollout has ended and there is nothing to merge."""
         self._fruitless += 1
 
-    async def merge(self) -> list[Ingested]:
-        """Merge everything that waits, artifact by artifact; the entries that came to their end."""
-        ended: list[Ingested] = []
+    async def merge(self, settled: Callable[[Ingested], None] = lambda entry: None) -> bool:
+        """Merge everything that waits, artifact by artifact; whether a card came to its end.
+
+        ``settled`` is told each that did, even if the run is cut off in the promotion after the merge.
+        """
+        any_ended = False
         for artifact_id in self.buffer.artifacts():
             entries = self.buffer.drain(artifact_id, self._cards_a_merge)
             merged = await self._merger.merge(artifact_id, entries)
@@ -106,10 +109,15 @@ class Progress:
             if merged.head is not None and artifact_id == self._head.current.artifact.id:
                 self._head.publish(merged.head)  # it may be somebody else's
             waiting = set(map(id, merged.leftover))
-            ended += [entry for entry in entries if id(entry) not in waiting]
+            ended = [entry for entry in entries if id(entry) not in waiting]
+            any_ended = any_ended or bool(ended)
             self._note(merged)
-            await self._merger.promote_due(artifact_id)
-        return ended
+            try:
+                await self._merger.promote_due(artifact_id)
+            finally:
+                for entry in ended:
+                    settled(entry)
+        return any_ended
 
     async def merge_all(self) -> None:
         """At the end every bucket fires until nothing waits; a merge that ends no card would never end itself."""

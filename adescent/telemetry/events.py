@@ -60,7 +60,7 @@ class CardIngested(Event):
 
 @frozen(kw_only=True)
 class AuditFinished(Event):
-    """The oracle was asked about a candidate."""
+    """An audit of a candidate has ended, by the oracle or, where there is none of its own, by the gate in its place."""
 
     artifact_id: str
     decision: str

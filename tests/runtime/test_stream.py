@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adescent.aggregator import GuardedStaleness
+from adescent.aggregator import GuardedStaleness, Merger
 from adescent.budget import Budget
 from adescent.errors import RunCancelled
 from adescent.evolution import Evolution
@@ -148,6 +148,25 @@ async def test_every_card_ends_once_and_no_credit_is_lost_however_it_ends(
     for each in CheckedCredits.made:
         still_out = result.outcomes().get("unmeasured", 0) + len(result.under_way)
         assert each.out <= still_out, "a credit was lost"
+
+
+async def test_what_is_cut_off_in_a_promotion_has_been_merged(world: Any, anyio_backend: Any) -> None:
+    CheckedCredits.made.clear()
+
+    async def endless(merger: Merger, artifact_id: str) -> None:
+        assert run._engine is not None
+        run._engine.control.work.cancel()
+        await anyio.sleep_forever()
+
+    with pytest.MonkeyPatch.context() as patch, anyio.fail_after(BOUND):
+        patch.setattr(stream, "Credits", CheckedCredits)
+        patch.setattr(Merger, "promote_due", endless)
+        async with Evolution(world.tasks, world.reward, **world.options("stream", n_workers=2)) as run:
+            result = await run.result()
+    unmeasured = result.outcomes().get("unmeasured", 0)
+    assert sum(result.outcomes().values()) > unmeasured
+    [made] = CheckedCredits.made
+    assert made.out <= unmeasured + len(result.under_way)
 
 
 @pytest.mark.trio
