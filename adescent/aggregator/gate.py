@@ -11,12 +11,12 @@ from adescent.aggregator.acceptance import judge
 from adescent.aggregator.books import Book
 from adescent.aggregator.ends import End
 from adescent.aggregator.veto import audited, ended_by, weigh_trust
-from adescent.aggregator.waves import in_one_wave
 from adescent.budget import Purpose
 from adescent.evolvable import Evolvable
 from adescent.policies.comparison import COMMON_SHARE, compared
 from adescent.policies.protocols import AcceptancePolicy, Auditor, Evaluator, Verifier
 from adescent.policies.records import GateEvidence, Measurement, Outcome, Pool
+from adescent.sidebyside import side_by_side
 from adescent.tasks import Task
 
 __all__ = ["HeldOutGate", "Ruling"]
@@ -129,7 +129,7 @@ class HeldOutGate:
         """``measurements`` fresh ones of head and candidate, at the same time; the head's join its pool."""
         count = measurements * self._repeats
         ours, theirs = book.unused_repeats(candidate, count), book.unused_repeats(book.head, count)
-        incumbent, fresh = await in_one_wave(
+        incumbent, fresh = await side_by_side(
             lambda: self._measure(book.head, theirs, "gate"), lambda: self._measure(candidate, ours, "gate")
         )
         book.measured(incumbent)

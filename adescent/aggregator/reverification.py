@@ -9,11 +9,11 @@ from attrs import frozen
 
 from adescent.aggregator.trust_region import within_union
 from adescent.aggregator.union import Union
-from adescent.aggregator.waves import in_one_wave
 from adescent.evolvable import Diff, EvidenceCard, Evolvable
 from adescent.policies.comparison import EXACT
 from adescent.policies.protocols import Evaluator
 from adescent.policies.records import Measurement
+from adescent.sidebyside import side_by_side
 from adescent.tasks import Task
 
 __all__ = ["Wave", "gain_on", "on_own_tasks", "own_tasks", "planned", "worsened"]
@@ -58,7 +58,7 @@ async def on_own_tasks(
 ) -> tuple[Measurement, Measurement]:
     """Head and candidate on tasks of the train split, measured at the same time. Raises BudgetExhausted."""
     sides = [partial(evaluator.measure, side, tasks, split="train", purpose="rebase") for side in (head, candidate)]
-    before, after = await in_one_wave(*sides)
+    before, after = await side_by_side(*sides)
     return before, after
 
 

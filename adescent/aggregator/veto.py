@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from adescent.aggregator.ends import End
-from adescent.aggregator.waves import in_one_wave
 from adescent.errors import BudgetExhausted
 from adescent.evolvable import Evolvable
 from adescent.policies.protocols import Auditor, Verifier
 from adescent.policies.records import AuditRequest, AuditVerdict, Outcome
+from adescent.sidebyside import side_by_side
 
 __all__ = ["audited", "ended_by", "weigh_trust"]
 
@@ -42,7 +42,7 @@ async def weigh_trust(
     if not auditor.buys_cheap_verdicts(base):
         return
     try:
-        before, after = await in_one_wave(lambda: verifier.rule(base), lambda: verifier.rule(candidate))
+        before, after = await side_by_side(lambda: verifier.rule(base), lambda: verifier.rule(candidate))
     except BudgetExhausted:
         return
     if before.rate is not None and after.rate is not None:
