@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parent.parent
 # itself, and from nothing else of the package. A name without a room yet is a place that is kept for it.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("answers", "canonical", "checks", "own_thread", "sidebyside", "stats", "textmerge"),
+    ("answers", "cancellation", "canonical", "checks", "own_thread", "sidebyside", "stats", "textmerge"),
     ("refs", "tasks"),
     ("budget", "evolvable", "telemetry", "workspec"),
     ("governance", "policies", "sandbox"),

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
-import sys
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from anyio import current_effective_deadline, get_cancelled_exc_class
+from anyio import get_cancelled_exc_class
+from anyio.lowlevel import checkpoint_if_cancelled
 
+from adescent.cancellation import in_force, is_native, shed_stray
 from adescent.errors import AdescentError, ContractError
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
@@ -28,6 +29,8 @@ from adescent.refs import Ref, Resolver
 __all__ = ["ActorAborted", "Bound", "bind", "contained", "is_async", "parameters_of"]
 
 Bound = Callable[..., Awaitable[Any]]
+
+logger = logging.getLogger("adescent")
 
 
 class ActorAborted(AdescentError):
@@ -115,10 +118,11 @@ def _awaited(function: Bound) -> Bound:
             returned = await function(*args)
             # What a plain function returned may be there to be awaited, and so may what an actor forgot to await.
             return await returned if inspect.isawaitable(returned) else returned
-        except Exception:
-            raise
         except BaseException as error:
-            if _ends_the_task(error):
+            if _holds(error, KeyboardInterrupt, GeneratorExit):
+                raise
+            await _pass_cancellation_on(error)
+            if isinstance(error, Exception):
                 raise
             raise ActorAborted(error) from error
 
@@ -159,23 +163,32 @@ def _with_fewer(bound: Bound, count: int) -> Bound:
     return call
 
 
-def _ends_the_task(error: BaseException) -> bool:
-    """Whether this is not the actor's failure but the end of the task that called it."""
-    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
-        return True
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_ends_the_task, error.exceptions))
-    return isinstance(error, get_cancelled_exc_class()) and _is_being_cancelled()
+async def _pass_cancellation_on(error: BaseException) -> None:
+    """Raise the cancellation of the task that called the actor, alone, if it is being cancelled; else its error stands.
 
-
-def _is_being_cancelled() -> bool:
-    """False when an actor raised a cancellation of its own, e.g. of a native task it had waited for.
-
-    Such a one would otherwise silently end the worker that called the actor. Only asyncio's can be told apart.
+    Whatever the actor made of it: what it raised besides, or instead, would outlive the scope that wanted it to end.
     """
-    if current_effective_deadline() == -math.inf:
-        return True
-    if get_cancelled_exc_class().__module__.partition(".")[0] != "asyncio":
-        return True
-    task = sys.modules["asyncio"].current_task()
-    return task is None or task.cancelling() > 0
+    cancelled = get_cancelled_exc_class()
+    if in_force():
+        _log_rest(error, cancelled)
+        await checkpoint_if_cancelled()  # raises what the scope knows for its own
+    elif not is_native():
+        await shed_stray()
+    elif _holds(error, cancelled):
+        if not isinstance(error, BaseExceptionGroup):
+            raise error
+        _log_rest(error, cancelled)
+        raise cancelled from error  # only asyncio's is native, and can be made
+
+
+def _log_rest(error: BaseException, cancelled: type[BaseException]) -> None:
+    """What an actor says of its own while it is cancelled has no result to be in."""
+    rest = error.split(cancelled)[1] if isinstance(error, BaseExceptionGroup) else error
+    if rest is not None and not isinstance(rest, cancelled):
+        logger.warning("an actor raised while it was being cancelled", exc_info=rest)
+
+
+def _holds(error: BaseException, *kinds: type[BaseException]) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(kinds) is not None
+    return isinstance(error, kinds)

@@ -9,6 +9,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from adescent.cancellation import own_task
 from adescent.checks import need_whole
 from adescent.errors import OptionError
 from adescent.executors.blocking import run_blocking
@@ -97,8 +98,9 @@ async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: 
     numbered = enumerate(specs)
 
     async def pull() -> None:
-        for index, spec in numbered:
-            await deliver(index, await executor.rollout(spec))
-            await checkpoint()  # actors that never suspend must not starve the loop
+        with own_task():
+            for index, spec in numbered:
+                await deliver(index, await executor.rollout(spec))
+                await checkpoint()  # actors that never suspend must not starve the loop
 
     await side_by_side(*[pull] * width, name="rollouts")

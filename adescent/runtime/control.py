@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from adescent.cancellation import StrayCancellation, own_task
 from adescent.errors import LedgerError
 
 __all__ = ["Control"]
@@ -67,10 +68,18 @@ class Control:
         """Run a service of the run; what it raises becomes the run's failure instead of a group of errors."""
         try:
             await service(*arguments)
-        except LedgerError as error:
+        except (LedgerError, StrayCancellation) as error:
             self.break_off(error)
         except Exception as error:  # noqa: BLE001 - raised bare, outside every group
             self.fail(error)
+
+    async def serve(self, service: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """`guard` a service that has a task of its own: one that is cancelled by no scope breaks the run off."""
+        try:
+            with own_task():
+                await self.guard(service, *arguments)
+        except StrayCancellation as error:
+            self.break_off(error)
 
     def limit(self, seconds: float | None) -> None:
         """Let the work take at most ``seconds`` from now."""

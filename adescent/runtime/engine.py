@@ -12,6 +12,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from attrs import evolve
 
+from adescent.cancellation import StrayCancellation
 from adescent.config import RunConfig
 from adescent.errors import ContractError, LedgerError, RunDirError, UnknownArtifact
 from adescent.evolvable import Evolvable
@@ -268,6 +269,8 @@ class Engine:
 
     async def _report(self, ledger: LedgerThread, place: RunDirectory | None) -> None:
         assert self._head is not None
+        if not self.control.stop_reason:
+            self.control.break_off(StrayCancellation())  # nothing else ends a search without saying why
         self._ending = evolve(self._ending, ledger=ledger.location)
         try:
             stable = await ledger.head(self._head.current.artifact.id, "stable")

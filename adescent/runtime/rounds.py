@@ -100,7 +100,7 @@ class Rounds:
         try:
             async with anyio.create_task_group() as workers:
                 for number in range(self._concurrency):
-                    workers.start_soon(control.guard, self._work, name=f"worker {number}")
+                    workers.start_soon(control.serve, self._work, name=f"worker {number}")
                     await let_others_run(number)
                 await control.guard(self._rounds)
                 workers.cancel_scope.cancel()

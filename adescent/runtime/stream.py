@@ -66,7 +66,7 @@ class Stream:
         with send, receive:
             try:
                 async with anyio.create_task_group() as merging:
-                    merging.start_soon(control.guard, self._merge, receive, name="merge")
+                    merging.start_soon(control.serve, self._merge, receive, name="merge")
                     with send:
                         await self._workers(send)
             finally:  # evidence of a run that was cut off is evidence all the same
@@ -77,7 +77,7 @@ class Stream:
         with control.rollouts():
             async with anyio.create_task_group() as workers:
                 for unit in range(self._n_units):
-                    workers.start_soon(control.guard, self._work, unit, send, name=f"worker {unit}")
+                    workers.start_soon(control.serve, self._work, unit, send, name=f"worker {unit}")
                     await let_others_run(unit)
 
     async def _work(self, unit: int, send: MemoryObjectSendStream[_Evidence]) -> None:

@@ -9,10 +9,17 @@ from contextvars import copy_context
 from functools import partial
 from itertools import count
 
-from anyio import AsyncContextManagerMixin, CancelScope, ClosedResourceError, create_task_group
+from anyio import (
+    AsyncContextManagerMixin,
+    CancelScope,
+    ClosedResourceError,
+    create_task_group,
+    get_cancelled_exc_class,
+)
 from anyio.lowlevel import checkpoint
 
 from adescent.budget import Purpose
+from adescent.cancellation import StrayCancellation, in_force, own_task, shed_stray
 from adescent.canonical import digest_of_text
 from adescent.evolvable import Evolvable
 from adescent.policies.protocols import EvaluationServices
@@ -252,11 +259,14 @@ class EvaluationGroup(AsyncContextManagerMixin):
     async def _pull(self) -> None:
         """Work on the queue until it is empty."""
         try:
-            while self._queue:
-                evaluation = self._queue.popleft()
-                if evaluation.waiting:
-                    await self._evaluate(evaluation)
-                    await checkpoint()  # for actors that never suspend
+            with own_task():
+                while self._queue:
+                    evaluation = self._queue.popleft()
+                    if evaluation.waiting:
+                        await self._evaluate(evaluation)
+                        await checkpoint()  # for actors that never suspend
+        except StrayCancellation as error:
+            self._end_with(error)
         finally:
             self._pullers -= 1
 
@@ -270,6 +280,12 @@ class EvaluationGroup(AsyncContextManagerMixin):
                 self._settle(evaluation, await self._services.rollout(evaluation.spec, evaluation.purpose))
         except Exception as error:  # noqa: BLE001 - raised where it is waited for, or by the group
             self._fail(evaluation, error)
+        except get_cancelled_exc_class():
+            if in_force():
+                raise
+            await shed_stray()
+            if evaluation.waiting:
+                self._fail(evaluation, StrayCancellation())
         finally:
             self._running.discard(evaluation)
 
@@ -289,8 +305,11 @@ class EvaluationGroup(AsyncContextManagerMixin):
         if evaluation.waiting and not evaluation.settled:
             evaluation.settle(error=error)
         else:
-            self._failure = self._failure or error
-            self._tasks.cancel_scope.cancel()
+            self._end_with(error)
+
+    def _end_with(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._tasks.cancel_scope.cancel()
 
     def _close(self) -> None:
         """Take no more, drop everything, and release who waits from outside at once, not when the last task is gone."""
