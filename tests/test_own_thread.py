@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio import from_thread, to_thread
 
-from adescent.own_thread import in_own_thread
+from adescent.own_thread import Unwanted, in_own_thread, stop_if_unwanted
 
 BOUND = 30.0
 
@@ -66,3 +66,42 @@ async def test_only_what_is_pure_is_left_behind(pure: bool, anyio_backend: Any) 
             assert ended.is_set() is not pure
             let_go.set()
             await to_thread.run_sync(ended.wait, BOUND)
+
+
+def test_here_everything_is_wanted() -> None:
+    stop_if_unwanted()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pure", [True, False])
+async def test_what_is_left_behind_ends_when_it_asks(pure: bool, anyio_backend: Any) -> None:
+    begun, let_go, ended = threading.Event(), threading.Event(), threading.Event()
+    ends: list[type[BaseException] | None] = []
+
+    def work() -> None:
+        stop_if_unwanted()
+        begun.set()
+        let_go.wait(BOUND)
+        try:
+            stop_if_unwanted()
+            ends.append(None)
+        except Unwanted:
+            ends.append(Unwanted)
+            raise
+        finally:
+            ended.set()
+
+    async def cancel(scope: anyio.CancelScope) -> None:
+        await to_thread.run_sync(begun.wait, BOUND)
+        scope.cancel()
+        if not pure:
+            let_go.set()
+
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as host:
+            with anyio.CancelScope() as scope:
+                host.start_soon(cancel, scope)
+                await in_own_thread(work, pure=pure)
+            let_go.set()
+            await to_thread.run_sync(ended.wait, BOUND)
+    assert ends == [Unwanted if pure else None]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from adescent.aggregator.buffer import Ingested
 from adescent.aggregator.ends import End
 from adescent.evolvable import EvidenceCard
+from adescent.own_thread import stop_if_unwanted
 from adescent.policies.records import Outcome, SettledCard, SweepReport
 
 __all__ = ["Sweep"]
@@ -56,6 +57,7 @@ class Sweep:
         """
         seen: set[str] = set()
         for number, card in list(self._standing.items()):
+            stop_if_unwanted()
             after = step(card)
             if isinstance(after, End):
                 self._end(number, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from adescent.evolvable import Diff, EvidenceCard
+from adescent.own_thread import stop_if_unwanted
 from adescent.textmerge import merge_lines
 
 __all__ = ["Union", "agree"]
@@ -48,7 +49,8 @@ class Union:
         for key in keys:
             holders = self._holders[key]
             # Texts that agree in pairs may still not all fit together: then everyone who holds the key is in the way.
-            against = [other for other in holders if not agree(key, other, card)] or holders
+            alone = len(holders) == 1  # then this is what was tried
+            against = holders if alone else [other for other in holders if not agree(key, other, card)] or holders
             found.update((other.id, other) for other in against)
         return tuple(found.values())
 
@@ -81,4 +83,5 @@ def _merged_lines(base: str | None, a: str | None, b: str | None) -> str | None:
     """One text with the changes of both, or None where there is none. A deletion merges with nothing."""
     if base is None or a is None or b is None:
         return None
+    stop_if_unwanted()
     return merge_lines(base, a, b).text
