@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from adescent.checks import is_number, need_whole
+from adescent.checks import is_number, need_whole, shown
 from adescent.errors import BudgetExhausted, ContractError
 
 __all__ = ["Account", "Budget", "Purpose", "Reservation"]
@@ -40,7 +40,8 @@ def _count(_: Any, attribute: Any, value: int | None) -> None:
 
 def _seconds(_: Any, attribute: Any, value: float | None) -> None:
     if value is not None and not (is_number(value) and value > 0):
-        raise ContractError(f"Budget({attribute.name}={value!r}) must be a number above 0; leave it out for no limit.")
+        given = f"Budget({attribute.name}={shown(value)})"
+        raise ContractError(f"{given} must be a number above 0; leave it out for no limit.")
 
 
 @frozen

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TypeGuard
 
 from adescent.errors import ContractError
 
-__all__ = ["is_number", "is_whole", "need_share", "need_whole"]
+__all__ = ["is_number", "is_whole", "need_share", "need_whole", "shown"]
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is an int or a float: True and False are neither, and NaN is one that lies in no range."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it is a float, or an int that one can hold: True and False are neither; NaN is one, in no range."""
+    if isinstance(value, float):
+        return True
+    return is_whole(value) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:
@@ -28,11 +31,19 @@ def need_whole(
     ``otherwise`` ends the message: what else may be given.
     """
     if not is_whole(value, least):
-        shown = f"{name}={value!r:.60}"
-        raise error(f"{f'{of}({shown})' if of else shown} must be a whole number of at least {least}{otherwise}.")
+        given = f"{name}={shown(value)}"
+        raise error(f"{f'{of}({given})' if of else given} must be a whole number of at least {least}{otherwise}.")
 
 
 def need_share(name: str, value: object, error: type[ContractError]) -> None:
     """Raise ``error`` unless the option ``name`` is a number from 0 to 1."""
     if not is_number(value) or not 0.0 <= value <= 1.0:
-        raise error(f"{name}={value!r:.60} must lie in [0, 1].")
+        raise error(f"{name}={shown(value)} must lie in [0, 1].")
+
+
+def shown(value: object) -> str:
+    """What was given, for a message: at most 60 characters of its `repr`, or its type where it has none."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # noqa: BLE001 - somebody else's repr; that of an int of 5000 digits raises too
+        return f"a {type(value).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter, Signature
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypedDict, cast
 from attrs import NOTHING, Attribute, evolve, field, fields, frozen
 
 from adescent.budget import Budget
-from adescent.checks import is_number, need_share, need_whole
+from adescent.checks import is_number, need_share, need_whole, shown
 from adescent.errors import ContractError, OptionError
 from adescent.evolvable import Evolvable
 from adescent.governance import ensure_not_frozen
@@ -108,7 +109,7 @@ def _whole(least: int) -> Check:
 @_unless_default
 def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
     if not is_number(value) or not value > 0:
-        raise ContractError(f"{attribute.name}={value!r} must be a number of seconds above 0, or None.")
+        raise ContractError(f"{attribute.name}={shown(value)} must be a number of seconds above 0, or None.")
 
 
 @_unless_default
@@ -119,7 +120,7 @@ def _share(_: Any, attribute: Attribute[Any], value: Any) -> None:
 def _one_of(*choices: str) -> Callable[[Any, Attribute[Any], Any], None]:
     def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
         if value not in choices:
-            raise ContractError(f"{attribute.name}={value!r} must be one of {', '.join(map(repr, choices))}.")
+            raise ContractError(f"{attribute.name}={shown(value)} must be one of {', '.join(map(repr, choices))}.")
 
     return check
 
@@ -127,7 +128,7 @@ def _one_of(*choices: str) -> Callable[[Any, Attribute[Any], Any], None]:
 @_unless_default
 def _flag(_: Any, attribute: Attribute[Any], value: Any) -> None:
     if not isinstance(value, bool):
-        raise ContractError(f"{attribute.name}={value!r} must be True or False.")
+        raise ContractError(f"{attribute.name}={shown(value)} must be True or False.")
 
 
 def _texts(_: Any, attribute: Attribute[Any], value: Any) -> None:
@@ -143,7 +144,16 @@ def _as_texts(value: Any) -> Any:
 
 def _directory(_: Any, attribute: Attribute[Any], value: Any) -> None:
     if value is not None and not isinstance(value, Path):
-        raise ContractError(f"{attribute.name}={value!r:.60} must be the path of a directory.")
+        raise ContractError(f"{attribute.name}={shown(value)} must be the path of a directory.")
+    if value is not None and not _can_be_named(value):
+        raise ContractError(f"{attribute.name}={shown(value)} has characters that no path can have.")
+
+
+def _can_be_named(path: Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 def _as_path(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from attrs import evolve, field, frozen
 
 from adescent.canonical import digest_of
-from adescent.checks import need_share
+from adescent.checks import need_share, shown
 from adescent.errors import ContractError
 from adescent.tasks import Score, Task, Usage
 from adescent.textmerge import merge_lines
@@ -44,7 +44,7 @@ _ARTIFACT_ID = re.compile(ARTIFACT_ID)
 def check_artifact_id(value: object) -> None:
     """Raise ContractError for what cannot be the id of an artifact."""
     if not isinstance(value, str) or not _ARTIFACT_ID.fullmatch(value):
-        raise ContractError(f"the artifact id {value!r} must match {ARTIFACT_ID}.")
+        raise ContractError(f"the artifact id {shown(value)} must match {ARTIFACT_ID}.")
 
 
 def _copy_versions(versions: Mapping[str, int]) -> dict[str, int]:
@@ -78,6 +78,8 @@ class _CheckedOps(dict[str, str | None]):
 def _checked_state(state: State) -> State:
     if type(state) is _CheckedState:
         return state
+    if not isinstance(state, Mapping):
+        raise ContractError(f"a state is a mapping of text keys to texts, and this one is a {type(state).__name__}.")
     for key, text in state.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise ContractError(f"state[{key!r}] is a {type(text).__name__}; a state holds text under text keys.")
@@ -87,10 +89,22 @@ def _checked_state(state: State) -> State:
 def _checked_ops(ops: Ops) -> Ops:
     if type(ops) is _CheckedOps:
         return ops
+    if not isinstance(ops, Mapping):
+        raise ContractError(f"ops map text keys to texts or to None, and these are a {type(ops).__name__}.")
     for key, text in ops.items():
         if not isinstance(key, str) or not (text is None or isinstance(text, str)):
             raise ContractError(f"ops[{key!r}] is a {type(text).__name__}; a diff sets text keys to text or to None.")
     return _CheckedOps(ops)
+
+
+def _text(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ContractError(f"Diff({attribute.name}={shown(value)}) must be a text.")
+
+
+def _texts(_: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(text, str) for text in value):
+        raise ContractError(f"Diff({attribute.name}={shown(value)}) must be a tuple of texts.")
 
 
 @frozen
@@ -154,12 +168,12 @@ class Diff:
     ``adapts`` names artifacts this diff brings in line with a contract that broke; ``origin`` says where it came from.
     """
 
-    target: str
+    target: str = field(validator=_text)
     ops: Ops = field(hash=False, converter=_checked_ops)
     contract_breaking: bool = False
-    adapts: tuple[str, ...] = ()
-    origin: str = field(default="", eq=False)
-    id: str = field(default="", eq=False)
+    adapts: tuple[str, ...] = field(default=(), validator=_texts)
+    origin: str = field(default="", eq=False, validator=_text)
+    id: str = field(default="", eq=False, validator=_text)
 
     def __attrs_post_init__(self) -> None:
         if not self.id:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from adescent.answers import items_in, json_in, last_number_in, normal_text, same_json, squad_words, text_of
-from adescent.checks import is_number
+from adescent.checks import is_number, shown
 from adescent.errors import ContractError, OptionError
 from adescent.refs import nameable
 from adescent.tasks import Score, Task
@@ -226,7 +226,7 @@ def _check_gold_key(gold_key: object) -> None:
 
 def _tolerance(name: str, value: object) -> Fraction:
     if not is_number(value) or not 0 <= value < math.inf:
-        raise OptionError(f"{name}={value!r}: a tolerance is a finite number, zero or more.")
+        raise OptionError(f"{name}={shown(value)}: a tolerance is a finite number, zero or more.")
     return Fraction(str(value))  # 0.1 as it was written, not as its binary neighbour
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from attrs import evolve, field, frozen
 
 from adescent.canonical import check_json, digest_of
-from adescent.checks import is_number
+from adescent.checks import is_number, shown
 from adescent.errors import ContractError, VoidScore
 
 __all__ = ["Score", "Split", "Splits", "Task", "Usage", "as_score", "as_tasks", "make_splits"]
@@ -73,7 +73,7 @@ def as_score(raw: object) -> Score:
     """
     given: object = raw.value if isinstance(raw, Score) else raw
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise VoidScore(f"the scorer returned {given!r:.60} ({type(given).__name__}); return a number in [0, 1].")
+        raise VoidScore(f"the scorer returned {shown(given)} ({type(given).__name__}); return a number in [0, 1].")
     try:
         value = float(given)
     except OverflowError:
@@ -198,11 +198,11 @@ def _check_disjoint(splits: Splits) -> None:
 def _check_fractions(held_out_frac: float, test_frac: float) -> None:
     for name, share in (("held_out_frac", held_out_frac), ("test_frac", test_frac)):
         if not is_number(share):
-            raise ContractError(f"{name}={share!r:.60} must be a number.")
+            raise ContractError(f"{name}={shown(share)} must be a number.")
     if not 0.0 < held_out_frac < 1.0:
-        raise ContractError(f"held_out_frac={held_out_frac} must lie in (0, 1).")
+        raise ContractError(f"held_out_frac={shown(held_out_frac)} must lie in (0, 1).")
     if not 0.0 <= test_frac < 1.0:
-        raise ContractError(f"test_frac={test_frac} must lie in [0, 1).")
+        raise ContractError(f"test_frac={shown(test_frac)} must lie in [0, 1).")
     if held_out_frac + test_frac >= 1.0:
         raise ContractError(f"held_out_frac + test_frac = {held_out_frac + test_frac} leaves nothing to train on.")
 

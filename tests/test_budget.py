@@ -213,5 +213,8 @@ def test_a_limit_is_a_number_above_0(option: str, value: Any) -> None:
 
 def test_only_seconds_come_in_parts() -> None:
     assert Budget(seconds=0.5).seconds == 0.5
+    for endless in (10**400, 10**5000):
+        with pytest.raises(ContractError, match="seconds="):
+            Budget(seconds=endless)
     with pytest.raises(ContractError, match="whole number"):
         Budget(calls=2.5)  # type: ignore[arg-type]

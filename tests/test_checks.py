@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adescent.checks import is_number, is_whole, need_share, need_whole
+from adescent.checks import is_number, is_whole, need_share, need_whole, shown
 from adescent.errors import ContractError, OptionError
 
 
@@ -14,7 +14,7 @@ class Size(IntEnum):
     SMALL = 3
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.5, math.inf, Size.SMALL])
+@pytest.mark.parametrize("value", [0, -1, 2.5, math.inf, math.nan, Size.SMALL, 10**308, -(10**308)])
 def test_numbers(value: Any) -> None:
     assert is_number(value)
 
@@ -23,6 +23,27 @@ def test_numbers(value: Any) -> None:
 def test_what_is_none(value: Any) -> None:
     assert not is_number(value)
     assert not is_whole(value)
+
+
+def test_an_int_that_no_float_can_hold_is_a_whole_number_and_no_number_to_calculate_with() -> None:
+    for value in (10**400, -(10**400)):
+        assert not is_number(value)
+        assert is_whole(value)
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("x" * 80, "'" + "x" * 59), (10**5000, "a int"), (Unspeakable(), "a Unsp")],
+    ids=["long", "too long for Python", "unspeakable"],
+)
+def test_whatever_was_given_can_be_shown(value: Any, words: str) -> None:
+    assert shown(value).startswith(words)
+    assert len(shown(value)) <= 60
 
 
 def test_whole_numbers_have_a_least_one() -> None:

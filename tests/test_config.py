@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from attrs import fields
+from attrs import fields, frozen
 
 from adescent.aggregator import BetaAcceptance
 from adescent.budget import Budget
@@ -161,6 +161,23 @@ TASKS = [Task(str(number), f"prompt {number}") for number in range(10)]
 
 NAMELESS: tuple[Any, ...] = ("", "a b", "../up", 3, None, [])
 
+
+@frozen
+class Starting:
+    """A strategy that begins with whatever it is told."""
+
+    state: Any
+
+    def initial(self, initial_state: Any) -> Any:
+        return self.state
+
+    def render(self, state: Any) -> str:
+        return ""
+
+    def to_diff(self, state: Any, proposal: Any, target: str) -> Any:
+        raise NotImplementedError
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "duplicate ids": {"tasks": [Task("a", "x")] * 5},
     "an empty id": {"tasks": [Task("", "x"), *TASKS]},
@@ -223,6 +240,17 @@ REFUSED: dict[str, dict[str, Any]] = {
     "allow=3": {"allow": 3},
     "run_dir=3": {"run_dir": 3},
     "run_dir=''": {"run_dir": ""},
+    "a run_dir with a NUL": {"run_dir": "a\0b"},
+    "a run_dir with half a surrogate pair": {"run_dir": "a\ud800b"},
+    **{
+        f"{name} of {digits} digits": {name: 10**digits}
+        for name in ("rollout_timeout", "round_timeout", "target_reward", "blast_radius", "held_out_frac")
+        for digits in (400, 5000)
+    },
+    "a state of numbers": {"initial_state": {"a": 5}},
+    "a state that is none": {"strategy": Starting(None)},
+    "a state that is a list of pairs": {"strategy": Starting([("a", "b")])},
+    "a state of bytes": {"strategy": Starting({"a": b"b"})},
     "a budget that is a number": {"budget": 25},
     "a budget that does not cover a run's own measurements": {"budget": Budget(calls=7)},
     "policies that are a dict": {"policies": {}},

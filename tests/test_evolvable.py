@@ -196,6 +196,20 @@ def test_a_diff_sets_text_or_deletes(ops: Any) -> None:
         changed({}, ops)
 
 
+@pytest.mark.parametrize("none", [None, "text", [("a", "b")], 5])
+def test_what_is_no_mapping_is_refused_by_name(none: Any) -> None:
+    with pytest.raises(ContractError, match=f"state is a mapping.* {type(none).__name__}"):
+        artifact(none)
+    with pytest.raises(ContractError, match=f"ops map.* {type(none).__name__}"):
+        Diff("x", none)
+
+
+@pytest.mark.parametrize("field", [{"target": 5}, {"id": ["x"]}, {"origin": None}, {"adapts": "x"}, {"adapts": (1,)}])
+def test_what_names_a_diff_is_text(field: dict[str, Any]) -> None:
+    with pytest.raises(ContractError, match=rf"Diff\({next(iter(field))}=.*must be a t"):
+        Diff(**{"target": "x", "ops": {}, **field})
+
+
 def test_a_state_is_a_copy() -> None:
     state = {"a": "1"}
     kept = artifact(state)

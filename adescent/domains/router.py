@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from adescent.canonical import digest_of_text
-from adescent.checks import is_number, need_whole
+from adescent.checks import is_number, need_whole, shown
 from adescent.domains.domain import Domain
 from adescent.domains.keywords import OTHERWISE
 from adescent.errors import OptionError
@@ -113,7 +113,7 @@ def _check(n_clusters: int, tasks_per_cluster: int, **numbers: float) -> None:
     for name, number in numbers.items():
         most = float("inf") if name == "delay" else 1.0
         if not is_number(number) or not 0.0 <= number <= most:
-            raise OptionError(f"{name}={number!r} must be a number from 0 to {most}.")
+            raise OptionError(f"{name}={shown(number)} must be a number from 0 to {most}.")
 
 
 def _lexicon(n_clusters: int, keywords: int, contradictions: float, seed: int) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from anyio import get_cancelled_exc_class
 from attrs import frozen
 from sniffio import current_async_library_cvar
 
-from adescent.checks import is_number, need_whole
+from adescent.checks import is_number, need_whole, shown
 from adescent.errors import ContractError, OptionError, WrongThread
 from adescent.executors.wakeup import LoopBell
 
@@ -100,7 +100,7 @@ class ThreadPool:
     def __init__(self, size: int, grace: float = 5.0) -> None:
         need_whole("size", size, 1, OptionError, of="ThreadPool")
         if not is_number(grace) or not grace >= 0:  # false for NaN too
-            raise OptionError(f"thread_grace={grace!r:.60} must be a number of seconds from 0 up.")
+            raise OptionError(f"thread_grace={shown(grace)} must be a number of seconds from 0 up.")
         self.size = size
         self.grace = grace
         self._lock = threading.Lock()

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import frozen
 
-from adescent.evolvable import Evolvable, VersionVector
+from adescent.errors import ContractError
+from adescent.evolvable import Evolvable, State, VersionVector
 from adescent.policies import Strategy
 
-__all__ = ["HeadCell", "Snapshot"]
+__all__ = ["HeadCell", "Snapshot", "rendered_by", "started_by"]
+
+
+def rendered_by(strategy: Strategy, state: State) -> str:
+    """The text of a state. Raises ContractError when the strategy makes something else of it."""
+    rendered = strategy.render(state)
+    if not isinstance(rendered, str):
+        raise ContractError(f"{_part(strategy)}.render returned a {type(rendered).__name__}; it must return text.")
+    return rendered
+
+
+def started_by(strategy: Strategy, initial_state: Mapping[str, str] | str | None) -> State:
+    """The state a run begins with. Raises ContractError when the strategy gives none."""
+    state = strategy.initial(initial_state)
+    if not isinstance(state, Mapping):
+        raise ContractError(
+            f"{_part(strategy)}.initial returned a {type(state).__name__}; it must return texts under text keys."
+        )
+    return state
+
+
+def _part(strategy: Strategy) -> str:
+    return f"the strategy {type(strategy).__name__}"
 
 
 @frozen(eq=False)
@@ -41,4 +66,4 @@ class HeadCell:
 
     def _snapshot(self, artifact: Evolvable) -> Snapshot:
         versions = VersionVector({artifact.id: artifact.version})
-        return Snapshot(artifact, self._strategy.render(artifact.state), versions)
+        return Snapshot(artifact, rendered_by(self._strategy, artifact.state), versions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -38,7 +39,7 @@ from adescent.policies import (
 from adescent.refs import Ref
 from adescent.runtime.control import Control
 from adescent.runtime.dispatch import Dispatch, Lanes
-from adescent.runtime.heads import HeadCell
+from adescent.runtime.heads import HeadCell, rendered_by, started_by
 from adescent.runtime.health import Health
 from adescent.runtime.leases import LeaseSource
 from adescent.runtime.ledger_thread import LedgerThread
@@ -202,11 +203,10 @@ class Wiring:
 
     def _starting_artifact(self) -> Evolvable:
         config = self.config
-        state = self.strategy.initial(config.initial_state)
-        rendered = self.strategy.render(state)
-        if not isinstance(rendered, str):
-            raise ContractError(f"strategy.render returned a {type(rendered).__name__}; it must return text.")
-        return Evolvable(config.artifact_id, state, blast_radius=config.blast_radius)
+        state = started_by(self.strategy, config.initial_state)
+        artifact = Evolvable(config.artifact_id, state, blast_radius=config.blast_radius)
+        rendered_by(self.strategy, artifact.state)
+        return artifact
 
     # Services ---------------------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Wiring:
         policies = self.config.policies
         return EvaluationServices(
             rollout=side.evaluate,
-            render=self.strategy.render,
+            render=partial(rendered_by, self.strategy),
             account=self.account,
             identity=side.identity,
             concurrency=self.config.eval_concurrency,
@@ -324,6 +324,7 @@ class Wiring:
             return Rounds(
                 worker=worker,
                 source=self.leases,
+                health=self.health,
                 head=head,
                 progress=progress,
                 n_units=config.n_workers,
@@ -334,6 +335,7 @@ class Wiring:
         return Stream(
             worker=worker,
             source=self.leases,
+            health=self.health,
             head=head,
             progress=progress,
             n_units=config.n_workers,

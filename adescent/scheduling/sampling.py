@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from adescent.checks import is_number
+from adescent.checks import is_number, shown
 from adescent.errors import OptionError
 from adescent.policies.records import Assignment
 from adescent.scheduling.confidence import UpperConfidence
@@ -53,7 +53,7 @@ class _RoundRobinDraw:
 
 def _check_c(_: Any, __: Any, c: float) -> None:
     if not is_number(c) or not 0.0 <= c < math.inf:
-        raise OptionError(f"DifficultyWeighted(c={c!r}) must be a finite number of at least 0.")
+        raise OptionError(f"DifficultyWeighted(c={shown(c)}) must be a finite number of at least 0.")
 
 
 @frozen

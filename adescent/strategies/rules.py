@@ -60,7 +60,7 @@ class AppendRules:
         if isinstance(initial_state, str):
             return _by_content(_listed(initial_state, self.header))
         if isinstance(initial_state, Mapping):
-            return _by_content(initial_state.values())
+            return _by_content(_started_from(initial_state))
         if initial_state is None:
             return {}
         raise ContractError(f"AppendRules starts from a text or a mapping, not a {type(initial_state).__name__}.")
@@ -188,6 +188,13 @@ def _texts(proposed: Any) -> list[str]:
             f"AppendRules takes a text, a list of texts or {{'add': …, 'remove': …}}, not {proposed!r:.80}."
         )
     return list(texts)
+
+
+def _started_from(initial_state: Mapping[str, Any]) -> Iterable[str]:
+    for key, rule in initial_state.items():
+        if not isinstance(rule, str):
+            raise ContractError(f"AppendRules starts from texts, and initial_state[{key!r:.40}] is {rule!r:.40}.")
+    return initial_state.values()
 
 
 def _checked(name: Any, rule: Any) -> tuple[str, str | None]:

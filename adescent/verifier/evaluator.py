@@ -21,10 +21,11 @@ from anyio.lowlevel import checkpoint
 from adescent.budget import Purpose
 from adescent.cancellation import StrayCancellation, in_force, own_task, shed_stray
 from adescent.canonical import digest_of_text
+from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.policies.protocols import EvaluationServices
 from adescent.policies.records import Measurement, Reading
-from adescent.tasks import Split, Task
+from adescent.tasks import Score, Split, Task
 from adescent.verifier.evaluation import Evaluation
 from adescent.verifier.readings import Trial, reading_of, trial_of
 from adescent.workspec import Result, RolloutSpec
@@ -190,7 +191,11 @@ class EvaluationGroup(AsyncContextManagerMixin):
     def _kept(self, key: str) -> Trial | None:
         cache = self._services.cache
         score = None if cache is None else cache.get(key)
-        return None if score is None else Trial(score)
+        if score is None:
+            return None
+        if not isinstance(score, Score):
+            raise ContractError(f"eval_cache.get returned a {type(score).__name__}; it must return a Score or None.")
+        return Trial(score)
 
     def _keys(self, digest: str, tasks: Sequence[Task], split: Split, repeats: range) -> Iterator[tuple[str, Task]]:
         for task in tasks:
