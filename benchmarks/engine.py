@@ -57,12 +57,12 @@ class Stopwatch:
         return self.ended - self.began
 
 
-def delays(kind: str, milliseconds: float) -> Callable[[], float]:
+def delays(kind: str, milliseconds: float, seed: int) -> Callable[[], float]:
     """Seconds of the next rollout: always the same, or 90 % of 10 ms and 10 % of 200 ms."""
     if kind == "tail":
         import random
 
-        rng = random.Random(7)
+        rng = random.Random(seed)
         return lambda: 0.2 if rng.random() < 0.1 else 0.01
     seconds = milliseconds / 1e3
     return lambda: seconds
@@ -75,7 +75,7 @@ def domain(options: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
     import anyio
 
     numbers = itertools.count(1)
-    delay = delays(options["delays"], options["ms"])
+    delay = delays(options["delays"], options["ms"], options["seed"])
     scale: float = 10.0 * options["rollouts"]
 
     async def wait_and_count(rendered: str, task: Any) -> str:
@@ -191,7 +191,7 @@ from agentdescent import AppendRules, Task, async_evolve, evolve
 from agentdescent.aggregator import AggregatorConfig
 o = json.loads(sys.argv[1])
 numbers = itertools.count(1)
-rng = random.Random(7)
+rng = random.Random(o["seed"])
 def delay():
     return (0.2 if rng.random() < 0.1 else 0.01) if o["delays"] == "tail" else o["ms"] / 1e3
 def run(rendered, task):
@@ -230,9 +230,9 @@ class Bench:
     def compare(self, label: str, variants: Variants, **common: Any) -> dict[str, dict[str, Any]]:
         """Medians of each variant, measured in turn: A, B, C, A, B, C and so on."""
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
-        for _ in range(self.runs):
+        for run in range(self.runs):
             for name, own in variants.items():
-                row = _child({**DEFAULTS, **common, **own}, self.other)
+                row = _child({**DEFAULTS, "seed": run, **common, **own}, self.other)
                 if row is not None:
                     found[name].append(row)
         medians = {name: _median(rows) for name, rows in found.items() if rows}
@@ -251,7 +251,7 @@ def plain(*schedules: str) -> Variants:
 
 DEFAULTS: dict[str, Any] = {
     "delays": "fixed", "ms": 20.0, "learn": False, "actors": "async", "workers": 8, "rollouts": 800, "loop": "asyncio",
-    "schedule": "stream", "ticker": False, "run_dir": None, "system": "adescent",
+    "schedule": "stream", "ticker": False, "run_dir": None, "system": "adescent", "seed": 0,
 }  # fmt: skip
 
 
