@@ -68,7 +68,12 @@ async def test_the_loop_has_its_turns_before_anything_is_paid_and_when_everythin
 ) -> None:
     async with EvaluationGroup(rollouts.services(concurrency=64)) as group, turns_of_the_loop() as turns:
         before: list[int] = []
-        rollouts.pauses = lambda: before.append(turns[0]) or 0
+
+        def pauses() -> int:
+            before.append(turns[0])
+            return 0
+
+        rollouts.pauses = pauses
         await gate(group)
         assert before[0] >= STRETCHES
         began = turns[0]
