@@ -340,6 +340,6 @@ class Wiring:
             progress=progress,
             n_units=config.n_workers,
             async_ratio=self.async_ratio,
-            max_unmerged=config.max_unmerged or max(1, self.async_ratio),
+            max_unmerged=config.max_unmerged or self.async_ratio + 1,  # one of them is the rollout under way
             resync=config.resync_on_commit is not False,
         )
