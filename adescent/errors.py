@@ -8,6 +8,7 @@
     │   ├── ProposalError         a proposal of the right type whose content cannot be read
     │   ├── GovernanceError       a frozen artifact was about to be changed
     │   ├── RefError              a Ref that is malformed, not allowed here, or does not resolve
+    │   ├── SandboxUnavailable    a level of confinement that was required cannot be reached here
     │   └── VoidScore             a scorer returned something that is no score
     ├── LedgerError               the ledger cannot read or write
     │   ├── CASConflict           somebody else committed the same artifact first
@@ -20,6 +21,7 @@
     ├── BudgetExhausted           a hard budget does not cover what was about to be done
     ├── RunCancelled              the run was cancelled before it had a result
     ├── LoopRunning               the blocking front door was used inside an event loop
+    ├── WireError                 parent and worker process do not understand each other
     ├── WrongThread               a handle was used from a thread that does not own it
     └── Transient                 for actors to raise: "try me again" (rate limit, overload)
 
@@ -45,9 +47,11 @@ __all__ = [
     "RunDirError",
     "RunDirInUse",
     "RunDirMismatch",
+    "SandboxUnavailable",
     "Transient",
     "UnknownArtifact",
     "VoidScore",
+    "WireError",
     "WrongThread",
 ]
 
@@ -81,6 +85,21 @@ class GovernanceError(ContractError):
 
 class RefError(ContractError):
     """A Ref that is malformed, is not allowed to resolve here, or does not resolve."""
+
+
+class SandboxUnavailable(ContractError):
+    """A level of confinement that was required cannot be reached here."""
+
+    def __init__(self, level: str, reached: str, missing: str) -> None:
+        super().__init__(level, reached, missing)
+        self.level = level
+        self.reached = reached
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return (
+            f"the sandbox level {self.level!r} is required and only {self.reached!r} can be reached here: {self.missing}"
+        )
 
 
 class VoidScore(ContractError):
@@ -200,6 +219,10 @@ class LoopRunning(AdescentError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.function} blocks and an event loop is running here: write `await {self.instead}` instead."
+
+
+class WireError(AdescentError):
+    """A message between parent and worker process cannot be sent, or what arrived is none."""
 
 
 class WrongThread(AdescentError, RuntimeError):

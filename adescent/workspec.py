@@ -48,7 +48,7 @@ class SandboxSpec:
     """
 
     env: tuple[str, ...] = field(default=(), converter=_variable_names)
-    memory_mb: int | None = None
+    memory_mb: int | None = 2048
     cpu_seconds: float | None = None
     timeout_s: float | None = None
     network: bool = False
@@ -107,7 +107,9 @@ class Failure:
 class Result:
     """What came of a rollout: a ``score``, or an ``error`` that says why there is none.
 
-    ``seconds`` is wall time where it ran, ``log`` what it printed (bounded), ``deaths`` how workers died on it.
+    ``seconds`` is wall time where it ran, ``log`` what it printed (bounded), ``deaths`` how workers died on it,
+    ``checkpoint`` the last state it could go on from, and ``level`` the confinement it ran under (``""``: none was
+    asked for where it ran).
     """
 
     lease_id: str
@@ -121,6 +123,8 @@ class Result:
     usage: Usage = Usage()
     attempt: int = 0
     deaths: tuple[str, ...] = ()
+    checkpoint: Any = None
+    level: str = ""
 
     @property
     def kind(self) -> Literal["ok", "model", "infrastructure", "caller"]:
