@@ -12,36 +12,25 @@ plain function that returns an awaitable                 in a thread; what it re
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anyio import get_cancelled_exc_class
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from adescent.cancellation import in_force, is_native, shed_stray
-from adescent.errors import AdescentError, ContractError
+from adescent.executors.results import ActorAborted, contained
+from adescent.executors.signatures import is_async, is_ours, taken_arity
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
 
-__all__ = ["ActorAborted", "Bound", "bind", "contained", "is_async", "parameters_of"]
+__all__ = ["Bound", "bind"]
 
 Bound = Callable[..., Awaitable[Any]]
 
 logger = logging.getLogger("adescent")
-
-
-class ActorAborted(AdescentError):
-    """An actor raised what would have ended more than its own rollout, such as SystemExit; ``error`` is that."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
-
-    def __str__(self) -> str:
-        return f"the actor raised {type(self.error).__name__}: {self.error}"
 
 
 def bind(
@@ -59,57 +48,14 @@ def bind(
     """
     if isinstance(actor, Ref):
         actor = (resolver or Resolver()).resolve(actor)
-    taken = _arity_of(actor, name, arity)
+    taken = taken_arity(actor, name, arity)
     if is_async(actor):
         bound = _awaited(actor)
-    elif _is_ours(actor):
+    elif is_ours(actor):
         bound = _at_once(actor)
     else:
         bound = _in_thread(actor, threads)
     return bound if taken == max(arity) else _with_fewer(bound, taken)
-
-
-def parameters_of(actor: Any) -> Collection[str]:
-    """The names of what an actor takes; none where it does not tell."""
-    try:
-        return inspect.signature(actor).parameters
-    except (TypeError, ValueError):
-        return ()
-
-
-def _arity_of(actor: Any, name: str, arity: tuple[int, ...]) -> int:
-    role = name.partition("(")[0]
-    if not callable(actor):
-        raise ContractError(f"{role} is a {type(actor).__name__}: give a function {name}, or a Ref to one.")
-    try:
-        signature = inspect.signature(actor)
-    except (TypeError, ValueError):  # some builtins tell none; the call itself will tell
-        return arity[0]
-    for count in arity:
-        try:
-            signature.bind(*[None] * count)
-        except TypeError:
-            continue
-        return count
-    label = getattr(_innermost(actor), "__qualname__", type(actor).__qualname__)
-    raise ContractError(f"{role} is {label}{signature}, which cannot be called as {name}: change what it takes.")
-
-
-def _innermost(actor: Any) -> Any:
-    while isinstance(actor, functools.partial):
-        actor = actor.func
-    return actor
-
-
-def is_async(actor: Any) -> bool:
-    """Whether calling the actor gives something to await: a coroutine function in whatever wrapping."""
-    function = _innermost(actor)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def _is_ours(actor: Any) -> bool:
-    home = getattr(_innermost(actor), "__module__", None) or ""
-    return home.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _awaited(function: Bound) -> Bound:
@@ -141,19 +87,6 @@ def _in_thread(function: Callable[..., Any], threads: ThreadPool) -> Bound:
         return await threads.run(contained, function, *args)
 
     return _awaited(call)
-
-
-def contained(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function in a thread so that it raises Exceptions only.
-
-    They are wrapped there, since on the loop a CancelledError of the function's would look like one of the task's.
-    """
-    try:
-        return function(*args)
-    except Exception:
-        raise
-    except BaseException as error:
-        raise ActorAborted(error) from error
 
 
 def _with_fewer(bound: Bound, count: int) -> Bound:

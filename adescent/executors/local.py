@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from adescent.errors import ContractError
-from adescent.executors.actors import Bound, bind, contained
-from adescent.executors.results import failure_from, traceback_of
+from adescent.executors.actors import Bound, bind
+from adescent.executors.results import contained, failure_from, traceback_of
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver

@@ -1,17 +1,20 @@
-"""What went wrong in an actor, as a record: whose fault it is, whether trying again may help, and where it happened."""
+"""What goes wrong in an actor: kept from ending more than its rollout, and put into a record.
+
+The record says whose fault it is, whether trying again may help, and where it happened. Needs no event loop.
+"""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
-from adescent.errors import Transient
-from adescent.executors.actors import ActorAborted
+from adescent.errors import AdescentError, Transient
 from adescent.workspec import Failure, FailureKind
 
-__all__ = ["failure_from", "traceback_of"]
+__all__ = ["ActorAborted", "contained", "failure_from", "traceback_of"]
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 8_192
@@ -19,6 +22,30 @@ MAX_TRACEBACK = 8_192
 
 _HERE = str(Path(__file__).parent)
 _PASSING = (Transient, ConnectionError, TimeoutError)
+
+
+class ActorAborted(AdescentError):
+    """An actor raised what would have ended more than its own rollout, such as SystemExit; ``error`` is that."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"the actor raised {type(self.error).__name__}: {self.error}"
+
+
+def contained(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a plain function so that it raises Exceptions only: whatever else it raises comes as `ActorAborted`.
+
+    That is done where it runs: on a loop a CancelledError of the function's would look like one of the task's.
+    """
+    try:
+        return function(*args)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise ActorAborted(error) from error
 
 
 def failure_from(

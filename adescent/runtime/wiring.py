@@ -24,7 +24,8 @@ from adescent.config import RunConfig
 from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.executors import InlineExecutor, ThreadExecutor
-from adescent.executors.actors import Bound, bind, is_async, parameters_of
+from adescent.executors.actors import Bound, bind
+from adescent.executors.signatures import is_async, parameters_of
 from adescent.executors.threads import ThreadPool
 from adescent.governance import L1SerialGate
 from adescent.policies import (

@@ -13,7 +13,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from adescent.errors import ContractError
-from adescent.executors.actors import ActorAborted, bind
+from adescent.executors.actors import bind
+from adescent.executors.results import ActorAborted
 from adescent.executors.threads import ThreadPool
 from adescent.refs import Ref, Resolver
 from adescent.rewards import exact_match
