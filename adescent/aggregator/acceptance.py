@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from adescent.errors import ContractError, OptionError
 from adescent.policies.comparison import EXACT, Comparison, compared
-from adescent.policies.protocols import AcceptancePolicy
+from adescent.policies.keeping import AcceptancePolicy
 from adescent.policies.records import GateEvidence, Measurement, Outcome, Pool, Verdict
 from adescent.stats import prob_greater
 

@@ -16,8 +16,10 @@ from adescent.aggregator.sweep import Sweep
 from adescent.aggregator.trust_region import within_union
 from adescent.errors import BudgetExhausted, CASConflict, ContractError
 from adescent.evolvable import Diff, EvidenceCard, Evolvable, changed
-from adescent.policies.protocols import FusionPolicy, Strategy, Verifier
+from adescent.policies.keeping import FusionPolicy
+from adescent.policies.measuring import Verifier
 from adescent.policies.records import Candidate, Outcome
+from adescent.policies.search import Strategy
 
 __all__ = ["LOSSES", "AsyncLedger", "CandidateStage", "violated"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from adescent.evolvable import Diff, Evolvable
-from adescent.policies.protocols import Verifier
+from adescent.policies.measuring import Verifier
 from adescent.sidebyside import side_by_side
 
 __all__ = ["cheap_scores"]

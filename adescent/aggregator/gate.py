@@ -14,7 +14,8 @@ from adescent.aggregator.veto import audited, ended_by, weigh_trust
 from adescent.budget import Purpose
 from adescent.evolvable import Evolvable
 from adescent.policies.comparison import COMMON_SHARE, compared
-from adescent.policies.protocols import AcceptancePolicy, Auditor, Evaluator, Verifier
+from adescent.policies.keeping import AcceptancePolicy
+from adescent.policies.measuring import Auditor, Evaluator, Verifier
 from adescent.policies.records import GateEvidence, Measurement, Outcome, Pool
 from adescent.sidebyside import side_by_side
 from adescent.tasks import Task

@@ -23,18 +23,10 @@ from adescent.aggregator.trust_region import oversized
 from adescent.errors import BudgetExhausted, CASConflict, UnknownArtifact
 from adescent.evolvable import EvidenceCard, Evolvable, VersionVector
 from adescent.governance import L1SerialGate, ensure_not_frozen
-from adescent.policies.protocols import (
-    AcceptancePolicy,
-    Auditor,
-    ConflictPolicy,
-    Evaluator,
-    FusionPolicy,
-    PromotionPolicy,
-    StalenessPolicy,
-    Strategy,
-    Verifier,
-)
+from adescent.policies.keeping import AcceptancePolicy, ConflictPolicy, FusionPolicy, PromotionPolicy, StalenessPolicy
+from adescent.policies.measuring import Auditor, Evaluator, Verifier
 from adescent.policies.records import Candidate, Measurement, Outcome, Pool, SettledCard, SweepReport
+from adescent.policies.search import Strategy
 from adescent.tasks import Splits
 from adescent.telemetry import Emit
 

@@ -10,7 +10,7 @@ from adescent.aggregator.books import Book
 from adescent.aggregator.candidates import AsyncLedger
 from adescent.aggregator.gate import HeldOutGate
 from adescent.errors import BudgetExhausted, OptionError
-from adescent.policies.protocols import PromotionPolicy
+from adescent.policies.keeping import PromotionPolicy
 from adescent.policies.records import Measurement
 from adescent.telemetry import ArtifactPromoted, Emit
 

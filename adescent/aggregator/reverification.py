@@ -11,7 +11,7 @@ from adescent.aggregator.trust_region import within_union
 from adescent.aggregator.union import Union
 from adescent.evolvable import Diff, EvidenceCard, Evolvable
 from adescent.policies.comparison import EXACT
-from adescent.policies.protocols import Evaluator
+from adescent.policies.measuring import Evaluator
 from adescent.policies.records import Measurement
 from adescent.sidebyside import side_by_side
 from adescent.tasks import Task

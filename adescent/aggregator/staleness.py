@@ -8,7 +8,7 @@ from adescent.aggregator.ends import End
 from adescent.errors import ContractError
 from adescent.evolvable import EvidenceCard, Evolvable
 from adescent.governance import Level, classify
-from adescent.policies.protocols import StalenessAction, StalenessPolicy
+from adescent.policies.keeping import StalenessAction, StalenessPolicy
 from adescent.policies.records import Outcome
 
 __all__ = ["FullStaleness", "GuardedStaleness", "ReflectiveStaleness", "brought_onto", "tolerated_lag"]

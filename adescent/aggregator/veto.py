@@ -5,7 +5,7 @@ from __future__ import annotations
 from adescent.aggregator.ends import End
 from adescent.errors import BudgetExhausted
 from adescent.evolvable import Evolvable
-from adescent.policies.protocols import Auditor, Verifier
+from adescent.policies.measuring import Auditor, Verifier
 from adescent.policies.records import AuditRequest, AuditVerdict, Outcome
 from adescent.sidebyside import side_by_side
 

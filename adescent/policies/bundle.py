@@ -9,20 +9,17 @@ from attrs import field, fields, frozen
 
 from adescent.errors import OptionError
 from adescent.policies.conformance import fits, makes
-from adescent.policies.protocols import (
+from adescent.policies.execution import Executor
+from adescent.policies.keeping import (
     AcceptancePolicy,
     ConflictPolicy,
-    EvalCache,
-    EvaluatorFactory,
-    Executor,
     FusionPolicy,
     Ledger,
     PromotionPolicy,
-    ProposalPolicy,
     StalenessPolicy,
-    TaskSampler,
-    VerifierFactory,
 )
+from adescent.policies.measuring import EvalCache, EvaluatorFactory, VerifierFactory
+from adescent.policies.search import ProposalPolicy, TaskSampler
 
 __all__ = ["Policies"]
 

@@ -15,7 +15,7 @@ from adescent.errors import BudgetExhausted
 from adescent.evolvable import Evolvable
 from adescent.governance import LEAST_TRUST, audit_gain, oracle_forced
 from adescent.policies.comparison import compared
-from adescent.policies.protocols import Verifier
+from adescent.policies.measuring import Verifier
 from adescent.policies.records import AuditRequest, AuditVerdict, Measurement, Pool
 from adescent.telemetry import AuditFinished, Emit
 from adescent.telemetry import Event as RunEvent

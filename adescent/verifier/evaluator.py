@@ -23,7 +23,7 @@ from adescent.cancellation import StrayCancellation, in_force, own_task, shed_st
 from adescent.canonical import digest_of_text
 from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
-from adescent.policies.protocols import EvaluationServices
+from adescent.policies.measuring import EvaluationServices
 from adescent.policies.records import Measurement, Reading
 from adescent.tasks import Score, Split, Task
 from adescent.verifier.evaluation import Evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from adescent.evolvable import Evolvable
-from adescent.policies.protocols import VerifierServices
+from adescent.policies.measuring import VerifierServices
 from adescent.policies.records import Estimate, Measurement
 from adescent.stats import posterior_sd
 from adescent.tasks import Task

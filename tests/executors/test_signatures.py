@@ -66,7 +66,7 @@ def test_a_scorer_takes_two() -> None:
 def test_what_is_told_of_an_actor_in_whatever_wrapping() -> None:
     assert is_async(functools.partial(functools.partial(asked, 1), 2))
     assert not is_async(functools.partial(two, 1))
-    assert is_ours(functools.partial(exact_match, None))
+    assert is_ours(functools.partial(exact_match, "2"))
     assert not is_ours(two)
     assert list(parameters_of(three)) == ["rendered", "task", "state"]
     assert list(parameters_of(type)) == []

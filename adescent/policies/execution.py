@@ -1,0 +1,58 @@
+"""Where a rollout runs."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from attrs import frozen
+
+from adescent.refs import Resolver
+from adescent.workspec import Result, RolloutSpec
+
+__all__ = [
+    "Actors",
+    "Executor",
+]
+
+
+@frozen(eq=False)
+class Actors:
+    """The functions of a run, or Refs to them, and what is needed to call them.
+
+    ``run(rendered, task)``, ``reward(task, output)``; ``hide`` are keys of ``task.meta`` that run does not see.
+    """
+
+    run: Any
+    reward: Any
+    hide: tuple[str, ...] = ("gold",)
+    resolver: Resolver | None = None
+
+
+class Executor(Protocol):
+    """Where rollouts run: one at a time in, one result out, any number in flight.
+
+    Three optional extras are used where an executor has them. ``confines`` (False unless said otherwise) tells whether
+    it does what the sandbox of a spec asks for; ``sandbox`` is then the `SandboxSpec` of specs that bring none, or
+    None. ``counters()`` gives what it has counted since it was made, by name.
+    """
+
+    takes_callables: bool
+    """Whether plain callables may be attached; if not, actors must be Refs."""
+
+    slots: int | None
+    """How many rollouts can be under way at once; None where nothing but the caller limits it."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+    def attach_actors(self, actors: Actors) -> Executor:
+        """A view of this executor for one run, with that run's actors."""
+        ...
+
+    async def rollout(self, spec: RolloutSpec) -> Result:
+        """Run and score; whatever goes wrong is in the result."""
+        ...
