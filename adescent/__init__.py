@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from adescent.evolvable import Trajectory as Trajectory
     from adescent.evolvable import VersionVector as VersionVector
     from adescent.executors import InlineExecutor as InlineExecutor
+    from adescent.executors import RolloutContext as RolloutContext
     from adescent.executors import ThreadExecutor as ThreadExecutor
     from adescent.executors import collect_rollouts as collect_rollouts
     from adescent.executors import map_rollouts as map_rollouts
@@ -146,6 +147,7 @@ _HOMES = {
     "ReflectiveStaleness": "aggregator",
     "Resolver": "refs",
     "Result": "workspec",
+    "RolloutContext": "executors",
     "RolloutSpec": "workspec",
     "RoundInfo": "runtime.result",
     "RoundRobin": "scheduling",

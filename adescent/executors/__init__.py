@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from adescent.executors.context import RolloutContext as RolloutContext
     from adescent.executors.driving import collect_rollouts as collect_rollouts
     from adescent.executors.driving import map_rollouts as map_rollouts
     from adescent.executors.driving import run_rollouts as run_rollouts
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "InlineExecutor": "inline",
+    "RolloutContext": "context",
     "ThreadExecutor": "thread",
     "collect_rollouts": "driving",
     "map_rollouts": "driving",

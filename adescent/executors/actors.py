@@ -34,34 +34,38 @@ logger = logging.getLogger("adescent")
 
 
 def bind(
-    actor: Any, *, name: str, arity: tuple[int, ...], threads: ThreadPool, resolver: Resolver | None = None
+    actor: Any,
+    *,
+    name: str,
+    arity: tuple[int, ...],
+    threads: ThreadPool,
+    resolver: Resolver | None = None,
+    offered: str = "",
 ) -> Bound:
     """The actor as something to await, decided once so that a call is a straight line.
 
     ``actor`` is a callable or a Ref to one. ``name`` is how it is called, parameters included, for messages:
-    ``"reward(task, output)"``. ``arity`` are the numbers of arguments it may take, the most wanted first: what comes
-    back is called with ``max(arity)`` of them and passes on as many as the actor takes. It raises Exceptions only,
-    cancellation of the calling task and Ctrl-C aside.
+    ``"reward(task, output)"``. ``arity`` are the numbers of arguments it may take, as of `taken_arity`, and so is
+    ``offered``: what comes back is called with ``max(arity)`` of them and passes on as many as the actor takes. It
+    raises Exceptions only, cancellation of the calling task and Ctrl-C aside.
 
     Raises ContractError when the actor is no callable or takes none of these numbers, RefError when it does not
     resolve (here, since resolving may import).
     """
     if isinstance(actor, Ref):
         actor = (resolver or Resolver()).resolve(actor)
-    taken = taken_arity(actor, name, arity)
+    taken = taken_arity(actor, name, arity, offered=offered)
     if is_async(actor):
-        bound = _awaited(actor)
-    elif is_ours(actor):
-        bound = _at_once(actor)
-    else:
-        bound = _in_thread(actor, threads)
-    return bound if taken == max(arity) else _with_fewer(bound, taken)
+        return _awaited(actor, taken)
+    if is_ours(actor):
+        return _awaited(_at_once(actor), taken)
+    return _awaited(_in_thread(actor, threads), taken)
 
 
-def _awaited(function: Bound) -> Bound:
+def _awaited(function: Bound, taken: int) -> Bound:
     async def call(*args: Any) -> Any:
         try:
-            returned = await function(*args)
+            returned = await function(*args[:taken])
             # What a plain function returned may be there to be awaited, and so may what an actor forgot to await.
             return await returned if inspect.isawaitable(returned) else returned
         except BaseException as error:
@@ -79,19 +83,12 @@ def _at_once(function: Callable[..., Any]) -> Bound:
     async def compute(*args: Any) -> Any:
         return function(*args)
 
-    return _awaited(compute)
+    return compute
 
 
 def _in_thread(function: Callable[..., Any], threads: ThreadPool) -> Bound:
     async def call(*args: Any) -> Any:
         return await threads.run(contained, function, *args)
-
-    return _awaited(call)
-
-
-def _with_fewer(bound: Bound, count: int) -> Bound:
-    async def call(*args: Any) -> Any:
-        return await bound(*args[:count])
 
     return call
 

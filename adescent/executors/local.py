@@ -9,7 +9,9 @@ from typing import Any, Literal, Self
 
 from adescent.errors import ContractError
 from adescent.executors.actors import Bound, bind
+from adescent.executors.context import LastCheckpoint, RolloutContext
 from adescent.executors.results import contained, failure_from, traceback_of
+from adescent.executors.signatures import REWARD, RUN
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
@@ -20,7 +22,6 @@ __all__ = ["LocalExecutor"]
 
 Role = Literal["run", "reward"]
 
-CALLED_AS: dict[Role, str] = {"run": "run(rendered, task)", "reward": "reward(task, output)"}
 MAX_REMEMBERED_TASKS = 10_000
 
 
@@ -56,7 +57,7 @@ class LocalExecutor:
         """A view of this executor for one run, with that run's actors.
 
         Raises RefError when one does not resolve, and ContractError when one is no callable or takes other arguments
-        than ``run(rendered, task)`` and ``reward(task, output)``.
+        than ``run(rendered, task[, ctx])`` and ``reward(task, output)``.
         """
         return LocalExecutor(self.threads, self.slots, actors)
 
@@ -65,15 +66,21 @@ class LocalExecutor:
         return {"abandoned_threads": self.threads.statistics().abandoned}
 
     async def rollout(self, spec: RolloutSpec) -> Result:
-        """Run and score; whatever goes wrong is in the result. Raises nothing but the caller's own cancellation."""
+        """Run and score; whatever goes wrong is in the result. Raises nothing but the caller's own cancellation.
+
+        What ``ctx`` kept is in the result too, however the attempt ended: its ``checkpoint`` is the ``resume_state`` to
+        go on from.
+        """
         started = perf_counter()
         kind: FailureKind = "caller"
         stage: Literal["run", "reward", "worker"] = "worker"
         output = None
+        last = LastCheckpoint(spec.resume_state)
         try:
             run, reward = await self._actors_of(spec)
+            context = RolloutContext(spec.resume_state, last.keep)
             kind, stage = "model", "run"
-            output = await run(spec.rendered, self._shown_to_run(spec.task))
+            output = await run(spec.rendered, self._shown_to_run(spec.task), context)
             kind, stage = "caller", "reward"
             score = as_score(await reward(spec.task, output))
         except Exception as error:  # noqa: BLE001 - one bad rollout is evidence and leaves its neighbours alone
@@ -85,9 +92,17 @@ class LocalExecutor:
                 traceback=traceback_of(error),
                 seconds=perf_counter() - started,
                 attempt=spec.attempt,
+                checkpoint=last.state,
             )
-        seconds = perf_counter() - started
-        return Result(spec.lease_id, spec.task.id, output, score, seconds=seconds, attempt=spec.attempt)
+        return Result(
+            spec.lease_id,
+            spec.task.id,
+            output,
+            score,
+            seconds=perf_counter() - started,
+            attempt=spec.attempt,
+            checkpoint=last.state,
+        )
 
     async def _actors_of(self, spec: RolloutSpec) -> tuple[Bound, Bound]:
         """What the spec names, else what is attached. Raises AdescentError when the rollout cannot be run here."""
@@ -111,7 +126,9 @@ class LocalExecutor:
         return bound
 
     def _bound(self, role: Role, actor: Any) -> Bound:
-        return bind(actor, name=CALLED_AS[role], arity=(2,), threads=self.threads, resolver=self._resolver)
+        if role == "reward":
+            return bind(actor, name=REWARD, arity=(2,), threads=self.threads, resolver=self._resolver)
+        return bind(actor, name=RUN, arity=(2, 3), threads=self.threads, resolver=self._resolver, offered="ctx")
 
     def _shown_to_run(self, task: Task) -> Task:
         """The task without what is hidden; made once, so that its digest is too."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Collection
 from typing import Any
 
 from adescent.errors import ContractError
 
-__all__ = ["REWARD", "RUN", "is_async", "is_ours", "parameters_of", "reward_arity", "run_arity", "taken_arity"]
+__all__ = ["REWARD", "RUN", "is_async", "is_ours", "reward_arity", "run_arity", "taken_arity"]
 
 RUN = "run(rendered, task[, ctx])"
 REWARD = "reward(task, output)"
@@ -21,7 +20,7 @@ def run_arity(run: Any) -> int:
 
     It does when it has a parameter named ``ctx``, or requires a third. Raises ContractError for what takes neither.
     """
-    return taken_arity(run, RUN, (3, 2) if "ctx" in parameters_of(run) else (2, 3))
+    return taken_arity(run, RUN, (2, 3), offered="ctx")
 
 
 def reward_arity(reward: Any) -> int:
@@ -29,11 +28,12 @@ def reward_arity(reward: Any) -> int:
     return taken_arity(reward, REWARD, (2,))
 
 
-def taken_arity(actor: Any, name: str, arity: tuple[int, ...]) -> int:
+def taken_arity(actor: Any, name: str, arity: tuple[int, ...], *, offered: str = "") -> int:
     """The first of ``arity`` (numbers of positional arguments) that the actor takes.
 
-    ``name`` is how it is called, parameters included, for messages: ``"reward(task, output)"``. Raises ContractError
-    when it is no callable or takes none of these numbers.
+    ``name`` is how it is called, parameters included, for messages: ``"reward(task, output)"``. ``offered`` names a
+    last argument that not everybody takes: for who has a parameter of that name the last of ``arity`` comes first.
+    Raises ContractError when it is no callable or takes none of these numbers.
     """
     role = name.partition("(")[0]
     if not callable(actor):
@@ -42,7 +42,7 @@ def taken_arity(actor: Any, name: str, arity: tuple[int, ...]) -> int:
         signature = inspect.signature(actor)
     except (TypeError, ValueError):  # some builtins tell none; the call itself will tell
         return arity[0]
-    for count in arity:
+    for count in reversed(arity) if offered in signature.parameters else arity:
         try:
             signature.bind(*[None] * count)
         except TypeError:
@@ -50,14 +50,6 @@ def taken_arity(actor: Any, name: str, arity: tuple[int, ...]) -> int:
         return count
     label = getattr(_innermost(actor), "__qualname__", type(actor).__qualname__)
     raise ContractError(f"{role} is {label}{signature}, which cannot be called as {name}: change what it takes.")
-
-
-def parameters_of(actor: Any) -> Collection[str]:
-    """The names of what an actor takes; none where it does not tell."""
-    try:
-        return inspect.signature(actor).parameters
-    except (TypeError, ValueError):
-        return ()
 
 
 def is_async(actor: Any) -> bool:

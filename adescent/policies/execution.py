@@ -20,7 +20,7 @@ __all__ = [
 class Actors:
     """The functions of a run, or Refs to them, and what is needed to call them.
 
-    ``run(rendered, task)``, ``reward(task, output)``; ``hide`` are keys of ``task.meta`` that run does not see.
+    ``run(rendered, task[, ctx])``, ``reward(task, output)``; ``hide`` are keys of ``task.meta`` that run does not see.
     """
 
     run: Any

@@ -160,7 +160,8 @@ class Dispatch:
                 break
             if not await self._may_retry(result.error, attempt, started, purpose, self._calls_each):
                 break
-            result = await self._once(evolve(spec, attempt=attempt + 1), evaluation)
+            spec = _next_attempt(spec, result)
+            result = await self._once(spec, evaluation)
         return result
 
     async def _once(self, spec: RolloutSpec, evaluation: bool) -> Result:
@@ -181,7 +182,10 @@ class Dispatch:
         return Result(spec.lease_id, spec.task.id, error=failure, seconds=self._timeout, attempt=spec.attempt)
 
     def _timed_out(self, stage: Literal["run", "propose"]) -> Failure:
-        """Not the model's doing for certain, so no 0 at the gate; and not tried again, since it had its time."""
+        """Not the model's doing for certain, so no 0 at the gate; and not tried again, since it had its time.
+
+        Nor would anyone go on from what it kept: its checkpoints are dropped with it.
+        """
         self._count("rollouts_timed_out")
         message = f"not done within rollout_timeout={self._timeout} s"
         return Failure("infrastructure", stage, "RolloutTimeout", message)
@@ -198,3 +202,10 @@ class Dispatch:
         self._count("retries")
         await anyio.sleep(wait)
         return True
+
+
+def _next_attempt(spec: RolloutSpec, ended: Result) -> RolloutSpec:
+    """The same lease once more, from the last state that was kept."""
+    kept = spec.resume_state if ended.checkpoint is None else ended.checkpoint
+    # An executor may have tried more than once by itself: no attempt has the number of another.
+    return evolve(spec, attempt=max(spec.attempt, ended.attempt) + 1, resume_state=kept)

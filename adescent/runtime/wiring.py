@@ -25,7 +25,7 @@ from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
 from adescent.executors import InlineExecutor, ThreadExecutor
 from adescent.executors.actors import Bound, bind
-from adescent.executors.signatures import is_async, parameters_of
+from adescent.executors.signatures import is_async
 from adescent.executors.threads import ThreadPool
 from adescent.governance import L1SerialGate
 from adescent.policies import (
@@ -114,9 +114,7 @@ class Wiring:
         self.reward = self._side(config.reward, self._attached(config.reward))
         self.oracle = None if config.oracle is None else self._oracle_side(config.oracle)
         proposer = self._resolved(config.propose)
-        # Four arguments, and the context for whoever asks for it: by the parameter's name, or by requiring a fifth.
-        arity = (5, 4) if "context" in parameters_of(proposer) else (4, 5)
-        self._propose = bind(proposer, name=PROPOSE, arity=arity, threads=self.threads)
+        self._propose = bind(proposer, name=PROPOSE, arity=(4, 5), threads=self.threads, offered="context")
         self.watching = ThreadPool(1, WATCHING_GRACE)
         self.on_event = None if config.on_event is None else self._watcher(config.on_event)
         self.leases = self._lease_source()

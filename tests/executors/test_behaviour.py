@@ -394,9 +394,12 @@ async def test_actors_given_at_the_start_are_replaced_by_attached_ones(kind: Cal
 @pytest.mark.parametrize(
     ("actors", "word"),
     [
-        (Actors(lambda rendered: "", full), r"<lambda>\(rendered\), which cannot be called as run\(rendered, task\)"),
+        (
+            Actors(lambda rendered: "", full),
+            r"<lambda>\(rendered\), which cannot be called as run\(rendered, task\[, ctx\]\)",
+        ),
         (Actors(echo, lambda task, output, more: 1.0), r"reward is .*<lambda>\(task, output, more\)"),
-        (Actors("echo", full), r"run is a str: give a function run\(rendered, task\)"),
+        (Actors("echo", full), r"run is a str: give a function run\(rendered, task\[, ctx\]\)"),
         (Actors(echo, None), "reward is a NoneType"),
         (Actors(echo, lambda *, task, output: 1.0), "cannot be called as reward"),
     ],

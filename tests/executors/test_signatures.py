@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adescent.errors import ContractError
-from adescent.executors.signatures import is_async, is_ours, parameters_of, reward_arity, run_arity
+from adescent.executors.signatures import is_async, is_ours, reward_arity, run_arity
 from adescent.rewards import exact_match
 
 
@@ -68,8 +68,6 @@ def test_what_is_told_of_an_actor_in_whatever_wrapping() -> None:
     assert not is_async(functools.partial(two, 1))
     assert is_ours(functools.partial(exact_match, "2"))
     assert not is_ours(two)
-    assert list(parameters_of(three)) == ["rendered", "task", "state"]
-    assert list(parameters_of(type)) == []
 
 
 def test_a_worker_of_plain_functions_loads_no_loop_and_no_engine() -> None:
