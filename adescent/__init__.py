@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from adescent.errors import RunDirError as RunDirError
     from adescent.errors import RunDirInUse as RunDirInUse
     from adescent.errors import RunDirMismatch as RunDirMismatch
+    from adescent.errors import SandboxUnavailable as SandboxUnavailable
     from adescent.errors import Transient as Transient
     from adescent.errors import UnknownArtifact as UnknownArtifact
     from adescent.errors import VoidScore as VoidScore
+    from adescent.errors import WireError as WireError
     from adescent.errors import WrongThread as WrongThread
     from adescent.evolution import Evolution as Evolution
     from adescent.evolution import async_evolve as async_evolve
@@ -158,6 +160,7 @@ _HOMES = {
     "RunDirMismatch": "errors",
     "RunStatus": "runtime.reporting",
     "SandboxSpec": "workspec",
+    "SandboxUnavailable": "errors",
     "Score": "tasks",
     "SingleSlot": "strategies",
     "Splits": "tasks",
@@ -171,6 +174,7 @@ _HOMES = {
     "Usage": "tasks",
     "VersionVector": "evolvable",
     "VoidScore": "errors",
+    "WireError": "errors",
     "WrongThread": "errors",
     "async_evolve": "evolution",
     "async_run_fork_baseline": "orchestrator",
