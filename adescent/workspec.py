@@ -18,7 +18,7 @@ from adescent.errors import ContractError
 from adescent.refs import Ref
 from adescent.tasks import Score, Task, Usage
 
-__all__ = ["Failure", "FailureKind", "Result", "RolloutSpec", "SandboxSpec"]
+__all__ = ["Failure", "FailureKind", "Result", "RolloutSpec", "SandboxSpec", "Workspace"]
 
 FailureKind = Literal["model", "infrastructure", "caller"]
 Level = Literal["none", "limits", "landlock", "bubblewrap", "auto"]
@@ -63,6 +63,14 @@ class SandboxSpec:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that two sandboxes share when a measurement in one may stand for the other."""
         return self._fingerprint
+
+
+@frozen
+class Workspace:
+    """A directory that a worker process has to itself: its absolute ``path``, and the ``id`` of its lease."""
+
+    path: str
+    id: str
 
 
 @frozen(eq=False)
