@@ -1,0 +1,50 @@
+"""How a worker process is confined: the levels, what each takes away, and what is reached on this machine.
+
+Names load on first use: a worker, which confines itself, loads no more than that takes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adescent.sandbox.bubblewrap import bubblewrap_command as bubblewrap_command
+    from adescent.sandbox.confinement import allow_cpu as allow_cpu
+    from adescent.sandbox.confinement import confine as confine
+    from adescent.sandbox.environment import environment_of as environment_of
+    from adescent.sandbox.levels import LEVELS as LEVELS
+    from adescent.sandbox.levels import Level as Level
+    from adescent.sandbox.levels import isolates as isolates
+    from adescent.sandbox.levels import reach as reach
+    from adescent.sandbox.reading import interpreter_paths as interpreter_paths
+    from adescent.sandbox.redaction import Redactor as Redactor
+
+_HOMES = {
+    "LEVELS": "levels",
+    "Level": "levels",
+    "Redactor": "redaction",
+    "allow_cpu": "confinement",
+    "bubblewrap_command": "bubblewrap",
+    "confine": "confinement",
+    "environment_of": "environment",
+    "interpreter_paths": "reading",
+    "isolates": "levels",
+    "reach": "levels",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    """Load the module that holds ``name``, and keep what was found for the next use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Name what can be imported, loaded or not."""
+    return sorted({*globals(), *__all__})
