@@ -28,6 +28,7 @@ from attrs import field, frozen
 from cattrs.preconf.msgpack import MsgpackConverter, make_converter
 
 from adescent.errors import WireError
+from adescent.workspec import FailureKind, Level
 
 __all__ = [
     "VERSION",
@@ -45,6 +46,7 @@ __all__ = [
     "Run",
     "decode",
     "encode",
+    "plain",
 ]
 
 VERSION = 1
@@ -61,7 +63,7 @@ class Hello:
     version: int
     path: list[str]
     workspace: str
-    level: str
+    level: Level
     loop: Literal["asyncio", "trio"] = "asyncio"
     memory_mb: int | None = None
     network: bool = False
@@ -74,7 +76,7 @@ class Ready:
     """Worker to parent: confined to ``level`` and waiting."""
 
     version: int
-    level: str
+    level: Level
 
 
 @frozen
@@ -157,7 +159,7 @@ class Failed:
 
     lease: int
     seconds: float
-    kind: Literal["model", "infrastructure", "caller"]
+    kind: FailureKind
     stage: Literal["run", "reward", "worker"]
     type: str
     message: str
@@ -243,3 +245,8 @@ def decode(data: bytes) -> Message:
     except Exception as error:
         raise WireError(f"received what is no message: {type(error).__name__}: {error}") from error
     return message
+
+
+def plain(value: Any) -> Any:
+    """A copy of a JSON value as the other side gets it: dicts for mappings, lists for tuples."""
+    return msgpack.unpackb(msgpack.packb(value, default=dict))

@@ -1,0 +1,122 @@
+"""The worker process: ``python -m adescent.executors.child <in> <out>``, the numbers of the pipes to its parent.
+
+It ties itself to its parent's life, confines itself as it is told, and performs rollouts until there are no more.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from adescent.errors import SandboxUnavailable, WireError
+from adescent.executors.child_channel import Channel
+from adescent.executors.child_descriptors import out_of_reach, tie_to_parent
+from adescent.executors.child_rollouts import Call
+from adescent.executors.child_worker import Worker
+from adescent.executors.child_workspace import Workspace
+from adescent.executors.results import contained
+from adescent.executors.wire import VERSION, Bye, Hello, Message, Ready
+from adescent.sandbox.confinement import confine
+from adescent.sandbox.redaction import Redactor
+
+__all__ = ["main"]
+
+Returned = TypeVar("Returned")
+
+
+def main(receiving: int, sending: int) -> int:
+    """Serve the parent at the other ends of these pipes; the exit code, 0 when it has closed them."""
+    tie_to_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group of a terminal: the parent decides
+    faulthandler.enable()
+    channel = Channel(out_of_reach(receiving), out_of_reach(sending))
+    try:
+        _serve(channel)
+    except EOFError:
+        channel.send(Bye())
+        return 0
+    except (OSError, SandboxUnavailable, WireError) as error:
+        channel.send(Bye(str(error)))
+        return 1
+
+
+def _serve(channel: Channel) -> NoReturn:
+    """Raises EOFError when the parent has nothing more to say."""
+    hello, messages = _greeting(channel)
+    worker = _confined(channel, hello)
+    worker.hear(messages)
+    call: Call = partial(_call, hello.loop)
+    while True:
+        worker.hear(channel.arrived() if worker.has_waiting else channel.receive())
+        begun = worker.begin() if worker.has_waiting else None
+        if begun is None:
+            continue
+        rollout, actors = begun
+        if actors.on_loop:
+            from adescent.executors.child_loop import serve_on_loop  # a worker of plain functions loads no loop
+
+            serve_on_loop(worker, hello.loop, rollout, actors)
+        worker.end(rollout, _to_its_end(rollout.perform(actors, call)))
+
+
+def _greeting(channel: Channel) -> tuple[Hello, list[Message]]:
+    """The parent's hello, and what came with it."""
+    messages: list[Message] = []
+    while not messages:
+        messages = list(channel.receive())
+    hello, *rest = messages
+    if not isinstance(hello, Hello):
+        raise WireError(f"the first message is no hello but {type(hello).__name__}.")
+    if hello.version != VERSION:
+        raise WireError(f"the parent speaks version {hello.version} and this worker {VERSION}: use one release.")
+    return hello, rest
+
+
+def _confined(channel: Channel, hello: Hello) -> Worker:
+    """Do as the hello says, and say so. Raises OSError or SandboxUnavailable when it cannot be done."""
+    sys.path[:] = hello.path
+    redactor = Redactor.of(hello.secrets, os.environ)
+    level = confine(
+        hello.level,
+        workspace=hello.workspace,
+        memory_mb=hello.memory_mb,
+        network=hello.network,
+        readable=hello.readable,
+    )
+    workspace = Workspace(Path(hello.workspace or Path.cwd()), own=level != "none")
+    worker = Worker(channel, redactor, workspace)
+    channel.send(Ready(VERSION, level))
+    return worker
+
+
+async def _call(loop: Any, actor: Callable[..., Any], *args: Any) -> Any:
+    returned = contained(actor, *args)
+    if inspect.isawaitable(returned):
+        from adescent.executors.child_loop import await_alone
+
+        return contained(await_alone, returned, loop)
+    return returned
+
+
+def _to_its_end(coroutine: Coroutine[Any, Any, Returned]) -> Returned:
+    """What a coroutine returns that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        returned: Returned = end.value
+        return returned
+    raise RuntimeError("waited where there is no event loop")
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTHONPATH", None)  # how this module was found is nothing to what the actors start
+    pipes = map(int, sys.argv[1:])
+    del sys.argv[1:]
+    sys.exit(main(*pipes))

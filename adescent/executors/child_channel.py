@@ -1,0 +1,66 @@
+"""A worker's end of the two pipes that lead to its parent."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+from adescent.executors.framing import FrameDecoder, frame
+from adescent.executors.wire import Message, decode, encode
+
+__all__ = ["Channel"]
+
+BYTES_AT_ONCE = 2**20
+
+
+class Channel:
+    """Messages from and to the parent. Receives in one thread, sends from any."""
+
+    def __init__(self, receiving: int, sending: int) -> None:
+        self.receiving = receiving
+        self._sending = sending
+        self._arriving = select.poll()
+        self._arriving.register(receiving, select.POLLIN)
+        self._decoder = FrameDecoder()
+        self._unsent: deque[tuple[bytes, bytes]] = deque()
+        self._at_the_pipe = threading.Lock()
+
+    def receive(self) -> Iterator[Message]:
+        """Wait until something arrives; the messages that it completes, of which there may be none.
+
+        Raises EOFError when there will be no more, WireError for what is no message.
+        """
+        data = os.read(self.receiving, BYTES_AT_ONCE)
+        if not data:
+            raise EOFError
+        return map(decode, self._decoder.feed(data))
+
+    def arrived(self) -> Iterator[Message]:
+        """What can be had without waiting. Raises as `receive` does."""
+        while self._arriving.poll(0):
+            yield from self.receive()
+
+    def send(self, message: Message) -> None:
+        """Put a message on its way, and wait until the pipe has taken it unless somebody else is at the pipe.
+
+        Whoever is there writes this one too: so no message is cut in two by another thread, nor by a signal's handler
+        that prints. Raises WireError when the message cannot be sent, OSError when the parent is gone.
+        """
+        self._unsent.append(frame(encode(message)))
+        while self._unsent and self._at_the_pipe.acquire(blocking=False):
+            try:
+                while self._unsent:
+                    self._write(*self._unsent.popleft())
+            finally:
+                self._at_the_pipe.release()
+
+    def _write(self, header: bytes, message: bytes) -> None:
+        size = len(header) + len(message)
+        written = os.writev(self._sending, (header, message))
+        if written < size:
+            rest = memoryview(header + message)[written:]
+            while rest:
+                rest = rest[os.write(self._sending, rest) :]

@@ -1,0 +1,122 @@
+"""What a rollout prints: the beginning is sent as it comes, of the rest the end is kept, and nothing grows."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
+
+PIECE = 1024
+"""Characters after which a line that has not ended is sent in part."""
+HEAD = 8 * 1024
+TAIL = 8 * 1024
+"""Characters of what is sent at once, and of what is kept of the rest."""
+KEPT = 2 * TAIL
+"""Characters that are kept until the end is known, so that a secret is not cut in two before it is found."""
+
+PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
+"""The log of the rollout on whose behalf code runs; the tasks it starts inherit it."""
+
+
+class RolloutLog:
+    """The log of one rollout. ``send`` is given its pieces as they are due, each redacted by ``redact``."""
+
+    __slots__ = ("_cut", "_pending", "_redact", "_room", "_send", "_tail", "closed")
+
+    def __init__(self, send: Callable[[str], None], redact: Callable[[str], str]) -> None:
+        self._send = send
+        self._redact = redact
+        self._room = HEAD
+        self._pending = ""
+        self._tail = ""
+        self._cut = 0
+        self.closed = False
+
+    def write(self, text: str) -> None:
+        """Take what was printed."""
+        if self._room:
+            text = self._write_head(text)
+        if text:
+            self._cut += max(0, len(text) - KEPT)
+            self._tail += text[-KEPT:]
+            if len(self._tail) > 2 * KEPT:
+                self._cut += len(self._tail) - KEPT
+                self._tail = self._tail[-KEPT:]
+
+    def close(self) -> None:
+        """Send what has not been sent. What is printed from now on is not of this rollout any more."""
+        self.closed = True
+        tail = self._redact(self._tail)
+        cut = self._cut + max(0, len(tail) - TAIL)
+        text = self._redact(self._pending)
+        text += f"\n[… {cut} characters left out …]\n{tail[-TAIL:]}" if cut else tail
+        self._pending = self._tail = ""
+        if text:
+            self._send(text)
+
+    def _write_head(self, text: str) -> str:
+        """Send what is due of it. What there is no room for."""
+        self._pending += text[: self._room]
+        rest = text[self._room :]
+        self._room -= len(text) - len(rest)
+        end = self._pending.rfind("\n") + 1
+        if not self._room or len(self._pending) - end >= PIECE:
+            end = len(self._pending)
+        if end:
+            piece, self._pending = self._pending[:end], self._pending[end:]
+            self._send(self._redact(piece))
+        return rest
+
+
+class _Routed(io.RawIOBase):
+    """The bytes below a standard stream: to the log of the rollout that prints, else to the descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: Any) -> int:
+        log = PRINTS.get()
+        if log is None or log.closed:
+            self._write_outside(data)
+        else:
+            log.write(str(data, "utf-8", "replace"))
+        return len(data)
+
+    def _write_outside(self, data: Any) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:  # user code has closed it, and there is nobody to tell
+            pass
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        """Stay open: the next rollout prints here too."""
+
+
+class StandardStreams:
+    """What ``sys.stdout`` and ``sys.stderr`` are in a worker."""
+
+    def __init__(self) -> None:
+        self._out, self._err = _text_over(1), _text_over(2)
+        self.restore()
+
+    def restore(self) -> None:
+        """Put them in place, in case user code left something else there."""
+        sys.stdout, sys.stderr = self._out, self._err
+
+
+def _text_over(descriptor: int) -> io.TextIOWrapper:
+    # Lone surrogates are spelled out: a log crosses to the parent as UTF-8.
+    return io.TextIOWrapper(_Routed(descriptor), "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]

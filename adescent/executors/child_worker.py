@@ -1,0 +1,121 @@
+"""What a worker knows, artifacts and jobs and the runs that wait, and what it does before and after each of them."""
+
+from __future__ import annotations
+
+import signal
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import evolve
+
+from adescent.errors import WireError
+from adescent.executors.child_channel import Channel
+from adescent.executors.child_log import RolloutLog, StandardStreams
+from adescent.executors.child_rollouts import Actors, Rollout
+from adescent.executors.child_workspace import Workspace
+from adescent.executors.wire import ArtifactText, Cancel, Checkpoint, Done, Failed, Job, Log, Message, Run
+from adescent.refs import Resolver
+from adescent.sandbox.confinement import allow_cpu
+from adescent.sandbox.redaction import Redactor
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Serves one parent. Whoever drives it has it hear messages, begins what waits, and ends what has begun."""
+
+    def __init__(self, channel: Channel, redactor: Redactor, workspace: Workspace) -> None:
+        self.channel = channel
+        self._redactor = redactor
+        self._workspace = workspace
+        self._streams = StandardStreams()
+        self._texts: dict[str, str] = {}
+        self._jobs: dict[int, Job] = {}
+        self._actors: dict[int, Actors] = {}
+        self._resolvers: dict[tuple[str, ...], Resolver] = {}
+        self._waiting: OrderedDict[int, tuple[Run, Job, str]] = OrderedDict()
+        self._under_way: dict[int, Rollout] = {}
+        self._limits_cpu = False
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """Take in what the parent said. Raises WireError for what a worker is not told."""
+        for message in messages:
+            match message:
+                case Run():
+                    self._waiting[message.lease] = message, *self._named_by(message)
+                case Cancel():
+                    self._cancel(message.lease)
+                case ArtifactText():
+                    for digest in message.forget:
+                        self._texts.pop(digest, None)
+                    self._texts[message.digest] = message.text
+                case Job():
+                    self._jobs[message.number] = message
+                case _:
+                    raise WireError(f"a worker is not told {type(message).__name__}.")
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is a rollout to begin."""
+        return bool(self._waiting)
+
+    def begin(self) -> tuple[Rollout, Actors] | None:
+        """Begin the rollout that has waited longest. None when it has ended with that: its actors cannot be had."""
+        lease, (run, job, text) = self._waiting.popitem(last=False)
+        log = RolloutLog(lambda piece: self.channel.send(Log(lease, piece)), self._redactor.text)
+        rollout = self._under_way[lease] = Rollout(run, job, text, log, lambda state: self._keep(lease, state))
+        if self._limits_cpu or job.cpu_seconds is not None:
+            self._limits_cpu = job.cpu_seconds is not None
+            allow_cpu(job.cpu_seconds)
+        actors = self._actors.get(job.number)
+        if actors is None:
+            found = rollout.actors(self._resolver(job))
+            if isinstance(found, Failed):
+                self.end(rollout, found)
+                return None
+            actors = self._actors[job.number] = found
+        return rollout, actors
+
+    def end(self, rollout: Rollout, answer: Done | Failed) -> None:
+        """Send what the rollout came to, and leave the process to the next one as it was.
+
+        Raises OSError when the workspace cannot be had as it was, or the parent is gone.
+        """
+        rollout.log.close()
+        try:
+            self.channel.send(self._redacted(answer))
+        except WireError as error:
+            self.channel.send(self._redacted(rollout.too_large(error)))
+        del self._under_way[rollout.run.lease]
+        if not self._under_way:
+            self._streams.restore()
+            self._workspace.restore()
+            signal.alarm(0)  # one that a rollout has set would go off in another
+
+    def _named_by(self, run: Run) -> tuple[Job, str]:
+        try:
+            return self._jobs[run.job], self._texts[run.artifact]
+        except KeyError:
+            raise WireError(f"lease {run.lease} names a job or an artifact that was not sent.") from None
+
+    def _cancel(self, lease: int) -> None:
+        if self._waiting.pop(lease, None) is None and lease in self._under_way:
+            self._under_way[lease].stop()
+
+    def _keep(self, lease: int, state: Any) -> None:
+        self.channel.send(Checkpoint(lease, self._redactor.json(state)))
+
+    def _resolver(self, job: Job) -> Resolver:
+        allow = tuple(job.allow)
+        if allow not in self._resolvers:
+            self._resolvers[allow] = Resolver(allow)
+        return self._resolvers[allow]
+
+    def _redacted(self, answer: Done | Failed) -> Done | Failed:
+        if not self._redactor:
+            return answer
+        text, output = self._redactor.text, self._redactor.json(answer.output)
+        if isinstance(answer, Done):
+            return evolve(answer, output=output, feedback=text(answer.feedback))
+        return evolve(answer, output=output, message=text(answer.message), traceback=text(answer.traceback))
