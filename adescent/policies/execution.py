@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from attrs import frozen
 
 from adescent.refs import Resolver
-from adescent.workspec import Result, RolloutSpec
+from adescent.workspec import Result, RolloutSpec, Workspace
 
 __all__ = [
     "Actors",
+    "AdmissionControl",
     "Executor",
+    "SandboxProvider",
 ]
 
 
@@ -55,4 +58,43 @@ class Executor(Protocol):
 
     async def rollout(self, spec: RolloutSpec) -> Result:
         """Run and score; whatever goes wrong is in the result."""
+        ...
+
+
+class SandboxProvider(Protocol):
+    """Where worker processes live: a directory for each, on a lease that must be renewed and ends with its holder."""
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that a lease lasts without being renewed; whoever holds any renews every third of that."""
+        ...
+
+    async def acquire(self, owner: str) -> Workspace:
+        """An empty directory of its own; ``owner`` is a note for people who look.
+
+        Raises ContractError where there cannot be any, and OSError when the disk refuses.
+        """
+        ...
+
+    async def release(self, workspace: Workspace) -> None:
+        """Remove the directory, whatever was left in it; again is harmless.
+
+        What a cancellation keeps it from, and what cannot be removed, is left to a later `reap`.
+        """
+        ...
+
+    async def renew(self) -> None:
+        """Renew every lease that this object holds."""
+        ...
+
+    async def reap(self) -> int:
+        """Remove what was leased by holders that are gone and has expired; returns how many."""
+        ...
+
+
+class AdmissionControl(Protocol):
+    """A ceiling on rollouts under way at once, shared with whoever else is handed the same."""
+
+    def admitted(self) -> AbstractAsyncContextManager[None]:
+        """A block that is entered when there is a place, and gives it back when left; a cancelled wait takes none."""
         ...
