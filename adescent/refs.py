@@ -254,6 +254,18 @@ class Resolver:
         self._made: dict[Ref, Any] = {}
         self._lock = threading.RLock()
 
+    @property
+    def allow(self) -> tuple[str, ...]:
+        """The entries that widen the boundary, as they were given."""
+        return self._allow
+
+    def check(self, ref: Ref) -> None:
+        """Raise RefError when a target in the tree of ``ref`` is outside the boundary. Imports nothing."""
+        if not isinstance(ref, Ref):
+            raise RefError(f"a {type(ref).__name__} was to be resolved: write Ref('package.module:attribute', config).")
+        for each in ref.innermost_first():
+            self._admit(each)
+
     def resolve(self, ref: Ref) -> Any:
         """The object behind `ref`, its nested Refs made first and passed in their places.
 
@@ -261,15 +273,11 @@ class Resolver:
         first import; what failed is tried again on the next call. Raises RefError (from the cause) when a target is
         not allowed, is missing, or does not take its config; a ContractError of a factory passes as it is.
         """
-        if not isinstance(ref, Ref):
-            raise RefError(f"a {type(ref).__name__} was to be resolved: write Ref('package.module:attribute', config).")
-        if ref in self._made:
+        if isinstance(ref, Ref) and ref in self._made:
             return self._made[ref]
-        order = list(ref.innermost_first())
-        for each in order:
-            self._admit(each)
+        self.check(ref)
         with self._lock:
-            for each in order:
+            for each in ref.innermost_first():
                 if each not in self._made:
                     self._made[each] = self._make(each)
             return self._made[ref]

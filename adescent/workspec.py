@@ -6,14 +6,16 @@ actors attached in this process are meant. A result reports and never raises, si
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
 from adescent.canonical import digest_of
+from adescent.checks import is_number, need_whole, shown
 from adescent.errors import ContractError
 from adescent.refs import Ref
 from adescent.tasks import Score, Task, Usage
@@ -22,7 +24,6 @@ __all__ = ["Failure", "FailureKind", "Result", "RolloutSpec", "SandboxSpec", "Wo
 
 FailureKind = Literal["model", "infrastructure", "caller"]
 Level = Literal["none", "limits", "landlock", "bubblewrap", "auto"]
-
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -38,22 +39,49 @@ def _variable_names(env: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
+def _whole(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None:
+        need_whole(attribute.name, value, 1, ContractError, of="SandboxSpec", otherwise=", or None")
+
+
+def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value is not None and not (is_number(value) and 0 < value < math.inf):
+        given = f"SandboxSpec({attribute.name}={shown(value)})"
+        raise ContractError(f"{given} must be a number of seconds above 0, or None.")
+
+
+def _flag(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ContractError(f"SandboxSpec({attribute.name}={shown(value)}) must be True or False.")
+
+
+def _one_of_the_levels(_: Any, attribute: Attribute[Any], value: Any) -> None:
+    if value not in get_args(Level):
+        levels = ", ".join(map(repr, get_args(Level)))
+        raise ContractError(f"SandboxSpec(level={shown(value)}) must be one of {levels}.")
+
+
 @frozen
 class SandboxSpec:
     """How a rollout is confined.
 
     ``env`` are **names** of variables, never values. ``memory_mb`` is MiB, ``cpu_seconds`` and ``timeout_s`` seconds;
     None means no limit. ``require`` turns a level that cannot be reached into an error at the start. Raises
-    ContractError for an ``env`` that holds more than names.
+    ContractError for an ``env`` that holds more than names, and for a value out of range.
     """
 
     env: tuple[str, ...] = field(default=(), converter=_variable_names)
-    memory_mb: int | None = 2048
-    cpu_seconds: float | None = None
-    timeout_s: float | None = None
-    network: bool = False
-    level: Level = "limits"
-    require: bool = False
+    memory_mb: int | None = field(default=2048, validator=_whole)
+    cpu_seconds: float | None = field(default=None, validator=_seconds)
+    timeout_s: float | None = field(default=None, validator=_seconds)
+    network: bool = field(default=False, validator=_flag)
+    level: Level = field(default="limits", validator=_one_of_the_levels)
+    require: bool = field(default=False, validator=_flag)
+
+    @property
+    def asks_for_something(self) -> bool:
+        """Whether a rollout that knows nothing of this sandbox would go against it; "none" leaves all as it is."""
+        return self.level != "none" or self.env != () or (self.cpu_seconds, self.timeout_s) != (None, None)
 
     @cached_property
     def _fingerprint(self) -> str:

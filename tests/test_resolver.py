@@ -97,6 +97,18 @@ def test_what_is_outside_is_not_even_imported(write_module: Callable[[str, str],
     assert not {"outside_evil", "adescent_evil", "trusted_pkg", "trusted_pkg.evals_evil"} & set(sys.modules)
 
 
+def test_the_boundary_can_be_checked_without_importing_anything(write_module: Callable[[str, str], None]) -> None:
+    write_module("checked_evil", "raise SystemExit('imported')")
+    resolver = Resolver(allow=["checked_evil:"])
+    assert resolver.allow == ("checked_evil:",)
+    resolver.check(Ref("checked_evil:f", {"parts": [Ref(SCORER)]}))
+    with pytest.raises(RefError, match="os:system may not be resolved here"):
+        resolver.check(Ref("checked_evil:f", {"parts": [Ref("os:system")]}))
+    with pytest.raises(RefError, match="a str was to be resolved"):
+        resolver.check("checked_evil:f")  # type: ignore[arg-type]
+    assert "checked_evil" not in sys.modules
+
+
 def test_the_whole_tree_is_admitted_before_anything_is_made(write_module: Callable[[str, str], None]) -> None:
     write_module("counted_parts", "made = []\ndef part():\n    made.append(1)\n")
     resolver = Resolver(allow=("counted_parts:part",))

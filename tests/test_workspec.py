@@ -49,6 +49,36 @@ def test_one_name_may_be_given_alone() -> None:
     assert SandboxSpec(env="LANG").env == ("LANG",)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("memory_mb", 0),
+        ("memory_mb", 1.5),
+        ("memory_mb", True),
+        ("cpu_seconds", 0),
+        ("cpu_seconds", float("nan")),
+        ("timeout_s", -1.0),
+        ("timeout_s", float("inf")),
+        ("timeout_s", "3"),
+        ("network", 1),
+        ("level", "jail"),
+        ("level", None),
+        ("require", "yes"),
+    ],
+)
+def test_a_sandbox_out_of_range_is_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(ContractError, match=rf"SandboxSpec\({option}=.* must be"):
+        SandboxSpec(**{option: value})
+
+
+@pytest.mark.parametrize("option", sorted(OTHER))
+def test_where_nothing_is_confined_only_limits_and_secrets_are_asked_for(option: str) -> None:
+    assert SandboxSpec(**{option: OTHER[option]}).asks_for_something == (option != "level")
+    there_all_the_same = {"env", "cpu_seconds", "timeout_s"}
+    nothing: Any = {"level": "none", option: OTHER[option]}
+    assert SandboxSpec(**nothing).asks_for_something == (option in there_all_the_same)
+
+
 @pytest.mark.parametrize("kind", ["model", "infrastructure", "caller"])
 def test_a_result_says_who_has_to_act(kind: Any) -> None:
     failed = Result("lease", "t", error=Failure(kind, "run", "ValueError", "no"))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from attrs import field, fields, frozen
 
 from adescent.errors import OptionError
-from adescent.policies.conformance import fits, makes
+from adescent.policies.conformance import fits, is_a, makes
 from adescent.policies.execution import Executor
 from adescent.policies.keeping import (
     AcceptancePolicy,
@@ -20,6 +20,7 @@ from adescent.policies.keeping import (
 )
 from adescent.policies.measuring import EvalCache, EvaluatorFactory, VerifierFactory
 from adescent.policies.search import ProposalPolicy, TaskSampler
+from adescent.workspec import SandboxSpec
 
 __all__ = ["Policies"]
 
@@ -47,12 +48,13 @@ def _telling_its_fields(bundle: type[Bundle]) -> type[Bundle]:
 class Policies:
     """What a run decides with and runs on; None is the default of the schedule.
 
-    ``verifier`` and ``evaluator`` are factories, called once a run with what that run offers them; the others are
-    objects that runs may share. Raises OptionError for a field that does not exist and for a value that is no policy
-    of its kind.
+    ``sandbox`` is how rollouts and evaluations are confined, by an executor that does so. ``verifier`` and
+    ``evaluator`` are factories, called once a run with what that run offers them; the others are objects that runs may
+    share. Raises OptionError for a field that does not exist and for a value that is no policy of its kind.
     """
 
     executor: Executor | None = field(default=None, validator=fits(Executor))
+    sandbox: SandboxSpec | None = field(default=None, validator=is_a(SandboxSpec))
     task_sampler: TaskSampler | None = field(default=None, validator=fits(TaskSampler))
     staleness: StalenessPolicy | None = field(default=None, validator=fits(StalenessPolicy))
     conflict: ConflictPolicy | None = field(default=None, validator=fits(ConflictPolicy))

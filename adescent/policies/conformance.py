@@ -9,7 +9,7 @@ from attrs import Attribute
 
 from adescent.errors import OptionError
 
-__all__ = ["Check", "fits", "makes"]
+__all__ = ["Check", "fits", "is_a", "makes"]
 
 Check = Callable[[Any, "Attribute[Any]", Any], None]
 
@@ -21,8 +21,7 @@ def fits(protocol: type) -> Check:
     def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
         if value is None:
             return
-        if isinstance(value, type):
-            raise OptionError(f"{attribute.name}= takes an object, not a class: write {value.__name__}(…).")
+        _refuse_class(attribute, value)
         missing = [name for name in members if not hasattr(value, name)]
         if missing:
             raise OptionError(
@@ -30,6 +29,23 @@ def fits(protocol: type) -> Check:
             )
 
     return check
+
+
+def is_a(record: type) -> Check:
+    """An attrs validator: None, or a ``record``. Raises OptionError."""
+
+    def check(_: Any, attribute: Attribute[Any], value: Any) -> None:
+        if value is None or isinstance(value, record):
+            return
+        _refuse_class(attribute, value)
+        raise OptionError(f"{attribute.name}={value!r:.60} must be a {record.__name__}(…).")
+
+    return check
+
+
+def _refuse_class(attribute: Attribute[Any], value: Any) -> None:
+    if isinstance(value, type):
+        raise OptionError(f"{attribute.name}= takes an object, not a class: write {value.__name__}(…).")
 
 
 def makes(product: str) -> Check:

@@ -15,7 +15,7 @@ from adescent.errors import AdescentError
 from adescent.executors.results import failure_from
 from adescent.policies import Executor
 from adescent.runtime.health import Health
-from adescent.workspec import Failure, Result, RolloutSpec
+from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec
 
 __all__ = ["Dispatch", "Lanes", "ProposeFailed"]
 
@@ -88,7 +88,7 @@ class Dispatch:
     """The run's way to its executor.
 
     ``lanes`` is None where slots are never short. ``timeout`` is the limit of one rollout in seconds, or None.
-    ``calls_each`` is what one rollout may cost.
+    ``calls_each`` is what one rollout may cost, ``sandbox`` how those are confined that do not say so themselves.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Dispatch:
         count: Callable[[str], None],
         seed: int,
         calls_each: int = 1,
+        sandbox: SandboxSpec | None = None,
     ) -> None:
         self._executor = executor
         self._account = account
@@ -110,6 +111,7 @@ class Dispatch:
         self._timeout = timeout
         self._count = count
         self._calls_each = calls_each
+        self._sandbox = sandbox
         self._jitter = random.Random(f"{seed}:jitter")
 
     async def rollout(self, spec: RolloutSpec) -> Result:
@@ -143,6 +145,8 @@ class Dispatch:
 
     async def _until_settled(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:
         number = self._health.begin()
+        if self._sandbox is not None and spec.sandbox is None:
+            spec = evolve(spec, sandbox=self._sandbox)
         try:
             result = await self._once(spec, evaluation)
             if result.error is not None and result.error.transient:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from adescent.errors import ActorsNeverWorked, AdescentError, ContractError
+from adescent.errors import ActorsNeverWorked, AdescentError, ContractError, RefError
 from adescent.runtime.control import Control
 from adescent.workspec import Failure, Result
 
@@ -30,7 +30,8 @@ class Health:
 
     ``run``, ``propose`` or a worker that should run them never once succeeding in ``patience`` tries breaks the run
     off; a scorer that gives no valid score in as many calls is the caller's to fix, and with ``strict`` its first void
-    is. Once an actor has succeeded, its failures only count.
+    is. So are, at once, actors that cannot be called where the work runs: with arguments of theirs that are wrong, or
+    Refs that do not resolve there. Once an actor has succeeded, its failures only count.
 
     Until then rollouts are looked at in the order they were begun, and proposals when `judge` is called: in the order
     of their ends, the verdict would depend on which of several under way came back first.
@@ -118,6 +119,8 @@ class Health:
     def _failed(self, failure: Failure) -> None:
         if failure.stage != "worker":
             self._worked.add("worker")
+        elif failure.kind == "caller" and "worker" not in self._worked:
+            self._control.fail(_as_caller_error(failure))
         if failure.stage == "reward":
             self._worked.add("run")
         if failure.stage not in self._worked:
@@ -156,4 +159,7 @@ class Health:
 
 
 def _as_caller_error(failure: Failure) -> BaseException:
-    return failure.cause if isinstance(failure.cause, AdescentError) else ContractError(str(failure))
+    """The error itself where it happened in this process, else one that says the same."""
+    if isinstance(failure.cause, AdescentError):
+        return failure.cause
+    return RefError(failure.message) if failure.type == "RefError" else ContractError(str(failure))

@@ -21,11 +21,8 @@ from adescent.aggregator import (
 from adescent.budget import Account, Purpose
 from adescent.canonical import digest_of
 from adescent.config import RunConfig
-from adescent.errors import ContractError
 from adescent.evolvable import Evolvable
-from adescent.executors import InlineExecutor, ThreadExecutor
 from adescent.executors.actors import Bound, bind
-from adescent.executors.signatures import is_async
 from adescent.executors.threads import ThreadPool
 from adescent.governance import L1SerialGate
 from adescent.policies import (
@@ -45,6 +42,7 @@ from adescent.runtime.health import Health
 from adescent.runtime.leases import LeaseSource
 from adescent.runtime.ledger_thread import LedgerThread
 from adescent.runtime.measuring import set_aside_for_figures
+from adescent.runtime.placement import placed
 from adescent.runtime.progress import Progress
 from adescent.runtime.rounds import Rounds
 from adescent.runtime.stream import Stream
@@ -108,13 +106,20 @@ class Wiring:
         self.health = Health(self.control, patience=max(8, config.n_workers), strict=config.strict, count=self.count)
         self.rollouts_at_once = min(config.max_concurrency or config.n_workers, config.n_workers)
         self._resolver = config.resolver()
-        self.executor = self._chosen_executor()
+        self._placement = placed(config, self._resolver, self.rollouts_at_once + config.eval_concurrency)
+        self.executor = self._placement.executor
         self._lanes = self._shared_lanes()
         self.threads: ThreadPool = getattr(self.executor, "threads", None) or ThreadPool(self.rollouts_at_once)
         self.reward = self._side(config.reward, self._attached(config.reward))
         self.oracle = None if config.oracle is None else self._oracle_side(config.oracle)
-        proposer = self._resolved(config.propose)
-        self._propose = bind(proposer, name=PROPOSE, arity=(4, 5), threads=self.threads, offered="context")
+        self._propose = bind(
+            config.propose,
+            name=PROPOSE,
+            arity=(4, 5),
+            threads=self.threads,
+            resolver=self._resolver,
+            offered="context",
+        )
         self.watching = ThreadPool(1, WATCHING_GRACE)
         self.on_event = None if config.on_event is None else self._watcher(config.on_event)
         self.leases = self._lease_source()
@@ -134,25 +139,6 @@ class Wiring:
         self.counters[name] += 1
 
     # Actors and executors ---------------------------------------------------------------------------------------------
-
-    def _resolved(self, actor: Any) -> Any:
-        return self._resolver.resolve(actor) if isinstance(actor, Ref) else actor
-
-    def _chosen_executor(self) -> Executor:
-        config = self.config
-        executor = config.policies.executor
-        if executor is None:
-            run = self._resolved(config.run)
-            at_once = self.rollouts_at_once + config.eval_concurrency
-            return InlineExecutor() if is_async(run) else ThreadExecutor(at_once)
-        for name in ("run", "reward", "oracle"):
-            actor = getattr(config, name)
-            if actor is not None and not isinstance(actor, Ref) and not executor.takes_callables:
-                raise ContractError(
-                    f"{type(executor).__name__} takes actors as Refs and {name}= is a {type(actor).__name__}: write "
-                    f"{name}=Ref('package.module:function'), or use an InlineExecutor or ThreadExecutor."
-                )
-        return executor
 
     def _attached(self, scorer: Any) -> Executor:
         config = self.config
@@ -177,9 +163,11 @@ class Wiring:
             count=self.count,
             seed=self.config.seed,
             calls_each=calls_each,
+            sandbox=self._placement.sandbox,
         )
-        run = self._name(self.config.run)
-        return ScoringSide(dispatch, digest_of([run, self._name(scorer), sorted(self.config.hide)]), calls_each)
+        actors = [self._name(self.config.run), self._name(scorer)]
+        identity = digest_of([*actors, sorted(self.config.hide), self._placement.fingerprint])
+        return ScoringSide(dispatch, identity, calls_each)
 
     def _oracle_side(self, oracle: Any) -> ScoringSide:
         if not isinstance(oracle, Ref):  # or what is wrong with it would be said of the reward

@@ -24,9 +24,11 @@ from adescent.policies import Policies
 from adescent.runtime.worker import DirectProposal
 from adescent.scheduling import DifficultyWeighted, RoundRobin
 from adescent.verifier import EvaluationGroup, LayeredVerifier, MemoryCache
+from adescent.workspec import SandboxSpec
 
 OURS: dict[str, tuple[Any, ...]] = {
     "executor": (InlineExecutor(), ThreadExecutor(1)),
+    "sandbox": (SandboxSpec(), SandboxSpec(level="none")),
     "task_sampler": (RoundRobin(), DifficultyWeighted()),
     "staleness": (FullStaleness(), GuardedStaleness(), ReflectiveStaleness()),
     "conflict": (KeepBetter(),),

@@ -38,6 +38,7 @@ from adescent.refs import Ref
 from adescent.runtime.result import EvolutionResult
 from adescent.strategies import AppendRules
 from adescent.tasks import Score, Task
+from adescent.workspec import SandboxSpec
 
 LESSONS = 6
 ROWS = [
@@ -292,6 +293,7 @@ STREAM = {"schedule": "stream"}
 
 POLICIES: dict[str, Change] = {
     "executor": Change(Doubling(), lambda seen: len(seen.trained)),
+    "sandbox": Change(SandboxSpec(), lambda seen: type(seen.error)),
     "task_sampler": Change(LastFirst(), lambda seen: sorted(seen.trained)),
     "staleness": Change(DiscardAll(), shown("outcomes.stale")),
     "conflict": Change(DropAll(), shown("outcomes.conflict-dropped")),
