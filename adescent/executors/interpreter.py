@@ -1,0 +1,329 @@
+"""One worker process: its pipes, what it writes, how it is ended. What it is for, it does not know."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from itertools import islice
+
+import anyio
+from anyio import (
+    ClosedResourceError,
+    create_task_group,
+    move_on_after,
+    notify_closing,
+    sleep,
+    wait_readable,
+    wait_writable,
+)
+from anyio.lowlevel import checkpoint
+
+from adescent.errors import WireError
+from adescent.executors.framing import FrameDecoder
+
+__all__ = ["Interpreter"]
+
+PIPE_BYTES = 2**20
+SMALL_READ = 2**16
+WRITES_AT_ONCE = 512
+READS_AFTER_EXIT = 64
+ERRORS_KEPT = 8_192
+"""Bytes kept of what a worker wrote past the messages: the last ones."""
+
+SECONDS_FROM_PIPE_TO_EXIT = 0.5
+"""How long after the end of its messages a process that is ending may still be seen alive."""
+SECONDS_TO_LEAVE = 1.0
+SECONDS_TO_TERMINATE = 0.5
+SECONDS_TO_DIE = 5.0
+"""How long a worker may take over each step: to end when asked to, after SIGTERM, after SIGKILL."""
+
+
+class _Ending(IntEnum):
+    NOT = 0
+    ASKED = 1
+    TERMINATED = 2
+    KILLED = 3
+    LEFT = 4  # not even killed: the kernel is busy with it
+
+
+class Interpreter:
+    """A process in a session and process group of its own, and the parent's ends of its pipes.
+
+    Making one starts it; nothing is awaited before it can be killed. Then `attend` must run, until it returns, in one
+    task after the other if need be. ``command`` gets the numbers of the two message pipes as its last arguments.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+        mine: list[int] = []
+        theirs: list[int] = []
+        try:
+            self._lifeline = _pipe_to(theirs, mine)
+            self._in = _pipe_to(theirs, mine)
+            self._out = _pipe_from(theirs, mine)
+            self._err = _pipe_from(theirs, mine)
+            lifeline, reads, writes, errors = theirs
+            self._process = subprocess.Popen(
+                [*command, str(reads), str(writes)],
+                stdin=lifeline,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(reads, writes),
+                cwd=cwd,
+                env=dict(env),
+                start_new_session=True,
+            )
+            self._exit = os.pidfd_open(self._process.pid)
+        except BaseException:
+            _close_all(mine)
+            raise
+        finally:
+            _close_all(theirs)
+        self.pid = self._process.pid
+        self._unsent: deque[memoryview | bytes] = deque()
+        self._writable = anyio.Event()
+        self._ending = _Ending.NOT
+        self._deadline = float("inf")
+        self._waiting: anyio.CancelScope | None = None
+        self._errors = bytearray()
+        self._decoder = FrameDecoder()
+        self._asked = False
+        self._closed = False
+
+    # What is said to it -----------------------------------------------------------------------------------------------
+
+    def send(self, *pieces: bytes) -> None:
+        """Put pieces of frames on their way, in order. What the pipe does not take at once is written by `attend`."""
+        if self._asked:
+            return
+        idle = not self._unsent
+        self._unsent.extend(pieces)
+        if idle:
+            self._write()
+
+    def _write(self) -> None:
+        """Write until the pipe is full or all is written."""
+        unsent = self._unsent
+        try:
+            while unsent:
+                taken = os.writev(self._in, list(islice(unsent, WRITES_AT_ONCE)))
+                while unsent and taken >= len(unsent[0]):
+                    taken -= len(unsent.popleft())
+                if taken:
+                    unsent[0] = memoryview(unsent[0])[taken:]
+        except BlockingIOError:
+            self._writable.set()  # wakes the task that waits until there is something to wait for
+        except OSError:  # it reads no more: that it has ended, or closed its pipe, is seen elsewhere
+            unsent.clear()
+
+    async def _write_rest(self) -> None:
+        while True:
+            await self._writable.wait()
+            self._writable = anyio.Event()
+            try:
+                while self._unsent:
+                    await wait_writable(self._in)
+                    self._write()
+            except ClosedResourceError:  # it has been asked to end
+                return
+
+    # What it says -----------------------------------------------------------------------------------------------------
+
+    async def attend(self, hear: Callable[[list[bytes]], None], broke: Callable[[str], None]) -> None:
+        """Hand over what it says, as many messages at once as arrived, until its process is gone and all is read.
+
+        ``broke`` is told when it stops making sense or closes its pipe. May be cancelled and run again.
+        """
+        if not self._closed:
+            async with create_task_group() as tasks:
+                tasks.start_soon(self._write_rest)
+                tasks.start_soon(self._keep_errors)
+                tasks.start_soon(self._listen, hear, broke)
+                await self._until_exit()
+                tasks.cancel_scope.cancel()
+        self._bury(hear)
+
+    async def _listen(self, hear: Callable[[list[bytes]], None], broke: Callable[[str], None]) -> None:
+        size = SMALL_READ
+        while True:
+            try:
+                data = os.read(self._out, size)
+            except BlockingIOError:
+                await wait_readable(self._out)
+                continue
+            if not data:
+                await sleep(SECONDS_FROM_PIPE_TO_EXIT)  # cut short when it is seen to exit
+                broke("closed its pipe and went on")
+                return
+            size = PIPE_BYTES if len(data) == size else SMALL_READ
+            if error := self._cut(data, hear):
+                broke(error)
+                return
+            await checkpoint()
+
+    def _cut(self, data: bytes, hear: Callable[[list[bytes]], None]) -> str:
+        """Hand over the messages that are complete now. What is wrong with the rest, or ``""``."""
+        messages: list[bytes] = []
+        try:
+            messages.extend(self._decoder.feed(data))
+        except WireError as error:
+            return str(error)
+        finally:
+            if messages:
+                hear(messages)
+        return ""
+
+    async def _keep_errors(self) -> None:
+        while True:
+            await wait_readable(self._err)
+            if not self._read_errors():
+                return
+
+    def _read_errors(self) -> bool:
+        """Read once. Whether there may be more."""
+        try:
+            data = os.read(self._err, SMALL_READ)
+        except BlockingIOError:
+            return False
+        self._errors += data
+        del self._errors[:-ERRORS_KEPT]
+        return bool(data)
+
+    @property
+    def errors(self) -> str:
+        """The end of what it, or a process it started, wrote to its standard streams past Python."""
+        return self._errors.decode(errors="replace")
+
+    def forget_errors(self) -> None:
+        """What it has written so far has nothing to do with what it does next."""
+        self._errors.clear()
+
+    # How it ends ------------------------------------------------------------------------------------------------------
+
+    def ask_to_end(self) -> None:
+        """Close its pipe. If it does not end then, it is told to, then made to."""
+        if self._ending is _Ending.NOT:
+            notify_closing(self._in)
+            _close_all([self._in])
+            self._asked = True
+            self._unsent.clear()
+            self._step(_Ending.ASKED, SECONDS_TO_LEAVE)
+
+    def kill(self) -> None:
+        """End it and all of its process group."""
+        if self._ending < _Ending.KILLED:
+            self._signal(signal.SIGKILL)
+            self._step(_Ending.KILLED, SECONDS_TO_DIE)
+
+    def _step(self, ending: _Ending, seconds: float) -> None:
+        self._ending = ending
+        self._deadline = time.monotonic() + seconds
+        if self._waiting is not None:
+            self._waiting.deadline = anyio.current_time() + seconds
+
+    def _escalate(self) -> None:
+        if self._ending is _Ending.ASKED:
+            self._signal(signal.SIGTERM)
+            self._step(_Ending.TERMINATED, SECONDS_TO_TERMINATE)
+        elif self._ending is _Ending.TERMINATED:
+            self.kill()
+        else:
+            self._ending = _Ending.LEFT
+
+    async def _until_exit(self) -> None:
+        while self._ending is not _Ending.LEFT:
+            with move_on_after(self._deadline - time.monotonic()) as self._waiting:
+                await wait_readable(self._exit)
+                return
+            self._escalate()
+
+    def _bury(self, hear: Callable[[list[bytes]], None]) -> None:
+        """Hear what is left, end what it left behind, reap it, close everything."""
+        if self._closed:
+            return
+        self._signal(signal.SIGKILL)  # before it is reaped: until then nobody else can have its number
+        self._hear_rest(hear)
+        for _ in range(READS_AFTER_EXIT):
+            if not self._read_errors():
+                break
+        if self._ending is not _Ending.LEFT:
+            self._process.wait()
+        self._closed = True
+        _close_all([self._lifeline, self._out, self._err, self._exit])
+        if not self._asked:
+            _close_all([self._in])
+
+    def _hear_rest(self, hear: Callable[[list[bytes]], None]) -> None:
+        """What it wrote before it ended; a message cut off by its end is none."""
+        for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
+            try:
+                data = os.read(self._out, PIPE_BYTES)
+            except BlockingIOError:
+                return
+            if not data or self._cut(data, hear):
+                return
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):  # nothing of it is left, or only what has become somebody else
+            pass
+
+    @property
+    def exit_words(self) -> str:
+        """How the process ended: ``"killed by SIGSEGV"``, ``"exited with code 3"``."""
+        code = self._process.returncode
+        if code is None:
+            return "could not be killed"
+        return f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
+
+    @property
+    def ran_out_of_cpu_time(self) -> bool:
+        """Whether it ended since it had used up the processor time it was allowed."""
+        return self._process.returncode == -signal.SIGXCPU
+
+
+def signal_name(number: int) -> str:
+    """``"SIGSEGV"``, or the number where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _pipe_to(theirs: list[int], mine: list[int]) -> int:
+    read, write = _pipe()
+    theirs.append(read)
+    mine.append(write)
+    return _as_mine(write)
+
+
+def _pipe_from(theirs: list[int], mine: list[int]) -> int:
+    read, write = _pipe()
+    theirs.append(write)
+    mine.append(read)
+    return _as_mine(read)
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    try:
+        fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:  # the user's share of large pipes is used up: the usual size does as well
+        pass
+    return ends
+
+
+def _as_mine(end: int) -> int:
+    os.set_blocking(end, False)
+    return end
+
+
+def _close_all(ends: Sequence[int]) -> None:
+    for end in ends:
+        os.close(end)

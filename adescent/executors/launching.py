@@ -1,0 +1,130 @@
+"""How a worker process is started: its command, its environment, its workspace, and what it is told first."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, cast
+
+import sniffio
+from attrs import field, frozen
+
+from adescent.errors import ContractError
+from adescent.executors.framing import frame
+from adescent.executors.interpreter import Interpreter
+from adescent.executors.wire import VERSION, Hello, encode
+from adescent.policies import SandboxProvider
+from adescent.sandbox import Level, Redactor, bubblewrap_command, environment_of, interpreter_paths
+from adescent.workspec import SandboxSpec, Workspace
+
+__all__ = ["INSIDE", "Launched", "Launcher", "Room"]
+
+INSIDE = "ADESCENT_WORKER"
+"""Set in the environment of every worker, and so of whatever it starts."""
+
+CHILD = "adescent.executors.child"
+SCRATCH_MB = 256
+"""What a candidate that has no disk may write into memory instead."""
+
+
+@frozen(eq=False)
+class Room:
+    """What interpreters have in common that may stand in for each other: the same confinement, really reached."""
+
+    level: Level
+    sandbox: SandboxSpec
+    redactor: Redactor = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "redactor", Redactor.of(self.sandbox.env, os.environ))
+
+
+@frozen(eq=False)
+class Launched:
+    """A worker process that has been started, and the directory that is its own (None where it has none)."""
+
+    interpreter: Interpreter
+    workspace: Workspace | None
+
+
+class Launcher:
+    """Starts interpreters, each in a workspace of its own, and clears up after them."""
+
+    def __init__(self, provider: SandboxProvider) -> None:
+        if not sys.executable:
+            raise ContractError("sys.executable is not set, so no worker process can be started: run under python.")
+        self._provider = provider
+
+    async def launch(self, room: Room, name: str) -> Launched:
+        """A new worker for ``room``, which has been told how to confine itself.
+
+        Raises OSError when the system gives no process, pipe or directory.
+        """
+        workspace = None if room.level == "none" else await self._provider.acquire(name)
+        try:
+            interpreter = _started(room, None if workspace is None else workspace.path)
+        except BaseException:
+            if workspace is not None:
+                await self._provider.release(workspace)
+            raise
+        return Launched(interpreter, workspace)
+
+    async def clear(self, launched: Launched) -> None:
+        """Remove what belonged to a worker that has ended."""
+        if launched.workspace is not None:
+            await self._provider.release(launched.workspace)
+
+
+def _started(room: Room, workspace: str | None) -> Interpreter:
+    command = [sys.executable, *(["-B"] if sys.dont_write_bytecode else []), "-m", CHILD]
+    if room.level == "bubblewrap":
+        assert workspace is not None
+        command = bubblewrap_command(
+            command,
+            workspace=workspace,
+            network=room.sandbox.network,
+            readable=interpreter_paths(),
+            tmp_mb=SCRATCH_MB,
+        )
+    interpreter = Interpreter(command, _environment(room, workspace), workspace)
+    interpreter.send(*frame(encode(_hello(room, workspace))))
+    return interpreter
+
+
+def _hello(room: Room, workspace: str | None) -> Hello:
+    return Hello(
+        version=VERSION,
+        path=_search_path(),
+        workspace=workspace or "",
+        level=room.level,
+        loop=cast('Literal["asyncio", "trio"]', sniffio.current_async_library()),
+        memory_mb=room.sandbox.memory_mb,
+        network=room.sandbox.network,
+        readable=interpreter_paths(),
+        secrets=list(room.sandbox.env),
+    )
+
+
+def _environment(room: Room, workspace: str | None) -> Mapping[str, str]:
+    env = environment_of(room.sandbox, room.level, workspace or "")
+    return {**env, INSIDE: "1", "PYTHONPATH": os.pathsep.join(_found_before_start())}
+
+
+def _search_path() -> list[str]:
+    """The parent's ``sys.path``, made independent of the working directory."""
+    return [str(Path(entry).absolute()) for entry in sys.path]
+
+
+def _found_before_start() -> list[str]:
+    """What must be on the path for the worker's own module to be found; the rest it is told.
+
+    Not the interpreter's own directories: put in front, a package installed there could hide a standard module.
+    """
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    ours = str(Path(__file__).absolute().parents[2])
+    path = _search_path()
+    first_own = next((index for index, entry in enumerate(path) if entry in own), len(path))
+    return [*path[:first_own], *([] if ours in own else [ours])]

@@ -1,0 +1,168 @@
+"""What stands behind a process executor and all its views: the pools, by what their interpreters are used for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from anyio import sleep
+from attrs import evolve, frozen
+
+from adescent.executors.hosting import Hosting
+from adescent.executors.launching import Launcher, Room
+from adescent.executors.pool import Pool
+from adescent.executors.pool_rules import PoolLimits, PoolStatistics
+from adescent.executors.wire import Job
+from adescent.own_thread import in_own_thread
+from adescent.policies import SandboxProvider
+from adescent.refs import Ref
+from adescent.sandbox import Level, isolates, reach
+from adescent.workspec import SandboxSpec
+
+__all__ = ["PREFETCH", "Plane", "PlaneOptions"]
+
+PREFETCH = 4
+"""Leases a worker holds while they are quick, so that it need not wait for the next one."""
+
+MOST_SPARES = 2
+"""Warm interpreters kept beyond those at work, where each serves one lease."""
+
+SECONDS_TO_CLOSE = 15.0
+
+COUNTERS = ("redispatched", "duplicates_dropped", "workers_started", "workers_lost", "workers_recycled")
+_GAUGES = ("starting", "idle", "busy", "stopping", "queued", "in_flight")
+
+Use = Literal["shared", "isolated", "scoring"]
+
+
+@frozen
+class PlaneOptions:
+    """The parameters of `ProcessExecutor` that its pools are made from."""
+
+    size: int
+    in_flight: int
+    max_tasks: int | None
+    hang_timeout: float | None
+    start_timeout: float
+
+    def limits(self, use: Use) -> PoolLimits:
+        """What the rules of a pool for this use are."""
+        shared = PoolLimits(
+            size=self.size,
+            in_flight=self.in_flight,
+            prefetch=max(PREFETCH, self.in_flight),
+            max_tasks=self.max_tasks,
+            hang_timeout=self.hang_timeout,
+            start_timeout=self.start_timeout,
+        )
+        if use != "isolated":
+            return shared
+        return evolve(shared, spares=min(self.size, MOST_SPARES), in_flight=1, prefetch=1, max_tasks=1)
+
+
+class Plane:
+    """Opened by the first to enter and closed by the last to leave.
+
+    ``shared`` interpreters run and score, lease after lease. Where candidate code is isolated, an interpreter runs one
+    lease and no more, and what it says is scored in interpreters that never ran any.
+    """
+
+    def __init__(self, options: PlaneOptions, provider: SandboxProvider) -> None:
+        self._options = options
+        self._provider = provider
+        self._launcher = Launcher(provider)
+        self._hosting = Hosting("the process executor")
+        self._pools: dict[Use, Pool] = {}
+        self._past: list[PoolStatistics] = []
+        self._rooms: dict[tuple[object, ...], Room] = {}
+        self._levels: dict[SandboxSpec, Room] = {}
+        self._jobs: dict[tuple[object, ...], Job] = {}
+
+    async def enter(self, sandbox: SandboxSpec) -> None:
+        """Come in. Raises SandboxUnavailable when ``sandbox`` is required and cannot be reached."""
+        room = await self.room(sandbox)
+        opening = not self._hosting.is_open
+        await self._hosting.enter()
+        if opening:
+            self._hosting.start(self._keep_workspaces, name="workspaces")
+        if isolates(room.level):
+            self.pool("isolated").warm(room)
+
+    async def leave(self) -> None:
+        """Go out, and as the last one wait until no worker is left."""
+        await self._hosting.leave(self._close, SECONDS_TO_CLOSE)
+
+    def check_open(self) -> None:
+        """Raise ContractError when nobody has entered, and WrongThread outside the thread of the event loop."""
+        self._hosting.check_open()
+
+    def pool(self, use: Use) -> Pool:
+        """The interpreters for a use."""
+        pool = self._pools.get(use)
+        if pool is None:
+            pool = self._pools[use] = Pool(self._options.limits(use), self._hosting, self._launcher, use)
+        return pool
+
+    async def room(self, sandbox: SandboxSpec) -> Room:
+        """Where rollouts in this sandbox run. Raises SandboxUnavailable."""
+        room = self._levels.get(sandbox)
+        if room is None:
+            level = await in_own_thread(reach, sandbox)  # it may try out what works
+            room = self._levels[sandbox] = self._room(level, sandbox)
+        return room
+
+    def scorers_room(self, room: Room) -> Room:
+        """Where what came out of an isolated room is scored."""
+        return self._room("limits", room.sandbox)
+
+    def _room(self, level: Level, sandbox: SandboxSpec) -> Room:
+        key = (level, sandbox.env, sandbox.memory_mb, sandbox.network)
+        if key not in self._rooms:
+            self._rooms[key] = Room(level, sandbox)
+        return self._rooms[key]
+
+    def job(
+        self,
+        run: Ref | None,
+        reward: Ref | None,
+        *,
+        hide: tuple[str, ...] = (),
+        allow: tuple[str, ...] = (),
+        cpu_seconds: float | None = None,
+    ) -> Job:
+        """The numbered job for these actors; the same ones have the same number."""
+        key = (run, reward, hide, allow, cpu_seconds)
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = Job(
+                len(self._jobs) + 1,
+                None if run is None else run.to_json(),
+                None if reward is None else reward.to_json(),
+                list(hide),
+                list(allow),
+                cpu_seconds,
+            )
+        return job
+
+    def statistics(self) -> PoolStatistics:
+        """Take stock of all pools together. Counters go on from one opening to the next."""
+        present = [pool.statistics() for pool in self._pools.values()]
+        total = dict.fromkeys(_GAUGES + COUNTERS, 0)
+        for each in present:
+            for name in _GAUGES:
+                total[name] += getattr(each, name)
+        for each in (*self._past, *present):
+            for name in COUNTERS:
+                total[name] += getattr(each, name)
+        return PoolStatistics(size=self._options.size, **total)
+
+    async def _keep_workspaces(self) -> None:
+        await self._provider.reap()
+        while True:
+            await sleep(self._provider.ttl / 3)
+            await self._provider.renew()
+
+    async def _close(self) -> None:
+        pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            await pool.close()
+            self._past.append(pool.statistics())
