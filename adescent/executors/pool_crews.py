@@ -1,0 +1,215 @@
+"""Who holds which lease: the workers of a pool, and the crews they form with the leases that wait for them."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from enum import Enum, auto
+from itertools import islice
+
+from attrs import define, field
+
+from adescent.executors.pool_records import Lease, PoolLimits
+
+__all__ = ["Crew", "Sending", "State", "Worker"]
+
+REMEMBERED_WITHDRAWALS = 32
+"""Per worker: most withdrawn leases are forgotten there without an answer, so what is remembered needs a bound."""
+PACE_WEIGHT = 0.2
+"""What the newest time weighs in the moving average."""
+SLOW_SECONDS = 1.0
+"""Longer times count as this much in the average, and so does what is no time: one straggler is soon forgotten."""
+
+
+class State(Enum):
+    """A worker's life; what is gone has no state."""
+
+    STARTING = auto()
+    READY = auto()
+    RETIRING = auto()
+    KILLED = auto()
+
+
+@define(eq=False)
+class Sending:
+    """One lease in one worker; without ``lease`` nobody waits for its answer, but its worker is still at it.
+
+    ``begun_at`` is None behind others that come first. After ``deadline`` the worker is to be killed.
+    """
+
+    number: int
+    lease: Lease | None
+    begun_at: float | None = None
+    deadline: float = math.inf
+
+
+@define(eq=False)
+class Worker:
+    """One process, and what it was sent.
+
+    ``sendings`` are in the order in which they were sent. ``alarm`` is never later than their first deadline.
+    ``withdrawn`` are numbers that were taken back and may still be answered. A worker with a ``claimant`` takes no
+    lease that is younger than the claimant's. ``alone`` means that it has one lease, under suspicion, and takes no
+    other. In one that was killed for what a lease did, the others are ``spared``.
+    """
+
+    number: int
+    crew: Crew
+    since: float
+    state: State = State.STARTING
+    sendings: dict[int, Sending] = field(factory=dict)
+    withdrawn: dict[int, None] = field(factory=dict)
+    sent: int = 0
+    last_answered: int = 0
+    last_word: float = 0.0
+    alarm: float = math.inf
+    alone: bool = False
+    claimant: Crew | None = None
+    verdict: str = ""
+    spared: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Ready and without a lease."""
+        return self.state is State.READY and not self.sendings
+
+    def begin(self, sending: Sending, now: float) -> None:
+        """It is the turn of ``sending`` from now on."""
+        sending.begun_at = now
+        if sending.lease is not None and sending.lease.timeout is not None:
+            self.expect(sending, now + sending.lease.timeout)
+
+    def expect(self, sending: Sending, deadline: float) -> None:
+        """It is to be answered by then."""
+        sending.deadline = deadline
+        self.alarm = min(self.alarm, deadline)
+
+    def held(self, in_flight: int) -> Sending | None:
+        """The first sending that has not begun."""
+        if len(self.sendings) <= in_flight:
+            return None
+        return next(islice(self.sendings.values(), in_flight, None))
+
+    def waited_for_since(self) -> float:
+        """When its first sending began; it has one."""
+        begun_at = next(iter(self.sendings.values())).begun_at
+        assert begun_at is not None
+        return begun_at
+
+    def claimed_from(self, arrival: float) -> bool:
+        """Whether a lease that arrived then has to leave this worker to its claimant."""
+        return self.claimant is not None and self.claimant.oldest() < arrival
+
+    def spent(self, limits: PoolLimits) -> bool:
+        """Whether it has been sent all it may be sent."""
+        return limits.max_tasks is not None and self.sent >= limits.max_tasks
+
+    def deadline(self, limits: PoolLimits) -> float:
+        """When something is to be done about it, at the earliest."""
+        if self.state is State.STARTING:
+            return self.since + limits.start_timeout
+        if self.state is not State.READY or not self.sendings:
+            return math.inf
+        if limits.hang_timeout is None:
+            return self.alarm
+        return min(self.alarm, self.last_word + limits.hang_timeout)
+
+    def overdue(self, now: float) -> list[Sending]:
+        """The sendings whose deadline has passed; sets the alarm to the next deadline."""
+        self.alarm = min((sending.deadline for sending in self.sendings.values()), default=math.inf)
+        return [sending for sending in self.sendings.values() if sending.deadline <= now]
+
+    def remember_withdrawn(self, number: int) -> None:
+        """Its answer, if there is one, is no surprise."""
+        self.withdrawn[number] = None
+        if len(self.withdrawn) > REMEMBERED_WITHDRAWALS:
+            del self.withdrawn[next(iter(self.withdrawn))]
+
+    def may_be_elsewhere(self, sending: Sending) -> bool:
+        """Whether it may be busy with a withdrawn lease instead: the withdrawal came too late, and no answer came yet.
+
+        Leases begin in order, so an answer to a later one tells that the withdrawn one was forgotten or is over.
+        """
+        return any(self.last_answered < number < sending.number for number in self.withdrawn)
+
+
+@define(eq=False)
+class Crew:
+    """The workers of one fingerprint that are neither retiring nor killed, and the leases that wait for them.
+
+    ``suspects`` have seen a worker die; ``reserve`` is the worker that takes nothing else while one of them waits.
+    ``failures_left`` is how many more starts in a row may fail. ``room`` is how many leases a worker may have.
+    """
+
+    fingerprint: str
+    failures_left: int
+    room: int
+    workers: dict[Worker, None] = field(factory=dict)
+    queue: OrderedDict[Lease, None] = field(factory=OrderedDict)
+    suspects: OrderedDict[Lease, None] = field(factory=OrderedDict)
+    reserve: Worker | None = None
+    pace: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many leases wait."""
+        return len(self.queue) + len(self.suspects)
+
+    @property
+    def deserted(self) -> bool:
+        """Nobody is here and nothing waits."""
+        return not (self.workers or self.queue or self.suspects)
+
+    def oldest(self) -> float:
+        """When the first of the leases that wait arrived; infinity if none does."""
+        firsts = [next(iter(leases)).arrival for leases in (self.suspects, self.queue) if leases]
+        return min(firsts, default=math.inf)
+
+    def to_come(self) -> int:
+        """How many of its workers will take a lease that waits as soon as they are ready and it is their turn."""
+        oldest = self.oldest()
+        return sum(not worker.sendings and not worker.claimed_from(oldest) for worker in self.workers)
+
+    def staffed(self, limits: PoolLimits) -> bool:
+        """Whether it has a worker that will sooner or later take a lease that waits."""
+        oldest = self.oldest()
+        return any(not worker.spent(limits) and not worker.claimed_from(oldest) for worker in self.workers)
+
+    def _line(self, lease: Lease) -> OrderedDict[Lease, None]:
+        return self.suspects if lease.deaths else self.queue
+
+    def append(self, lease: Lease) -> None:
+        """It waits behind those that came before it."""
+        self._line(lease)[lease] = None
+
+    def put_first(self, lease: Lease) -> None:
+        """It waits before all others: it has waited once."""
+        line = self._line(lease)
+        line[lease] = None
+        line.move_to_end(lease, last=False)
+
+    def discard(self, lease: Lease) -> None:
+        """It does not wait any more, if it did."""
+        self._line(lease).pop(lease, None)
+
+    def take_all(self) -> list[Lease]:
+        """All that wait, which then wait no more."""
+        leases = [*self.suspects, *self.queue]
+        self.suspects.clear()
+        self.queue.clear()
+        return leases
+
+    def keep_reserve(self, limits: PoolLimits) -> None:
+        """See that a suspect gets a worker to itself, though all of them are fed: one is left to run dry."""
+        if self.reserve in self.workers or any(w.alone or w.state is State.STARTING for w in self.workers):
+            return
+        able = [worker for worker in self.workers if not worker.spent(limits)]
+        self.reserve = min(able, key=lambda worker: len(worker.sendings), default=None)
+
+    def learn_pace(self, seconds: float, limits: PoolLimits) -> None:
+        """Take a reported time into the average; it comes out of a worker, so it may be anything."""
+        if not 0.0 <= seconds <= SLOW_SECONDS:
+            seconds = SLOW_SECONDS
+        self.pace = seconds if self.pace is None else self.pace + (seconds - self.pace) * PACE_WEIGHT
+        quick = self.pace < limits.quick_seconds
+        self.room = max(limits.in_flight, limits.prefetch) if quick else limits.in_flight
