@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from adescent.evolvable import Trajectory as Trajectory
     from adescent.evolvable import VersionVector as VersionVector
     from adescent.executors import InlineExecutor as InlineExecutor
+    from adescent.executors import ProcessExecutor as ProcessExecutor
     from adescent.executors import RolloutContext as RolloutContext
     from adescent.executors import ThreadExecutor as ThreadExecutor
     from adescent.executors import collect_rollouts as collect_rollouts
@@ -142,6 +143,7 @@ _HOMES = {
     "OptionError": "errors",
     "Outcome": "policies",
     "Policies": "policies",
+    "ProcessExecutor": "executors",
     "ProposalContext": "policies",
     "ProposalError": "errors",
     "Ref": "refs",

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from adescent.executors.driving import map_rollouts as map_rollouts
     from adescent.executors.driving import run_rollouts as run_rollouts
     from adescent.executors.inline import InlineExecutor as InlineExecutor
+    from adescent.executors.process import ProcessExecutor as ProcessExecutor
     from adescent.executors.thread import ThreadExecutor as ThreadExecutor
 
 _HOMES = {
     "InlineExecutor": "inline",
     "RolloutContext": "context",
+    "ProcessExecutor": "process",
     "ThreadExecutor": "thread",
     "collect_rollouts": "driving",
     "map_rollouts": "driving",

@@ -21,32 +21,43 @@ def frame(message: bytes, limit: int = MAX_FRAME) -> tuple[bytes, bytes]:
 
 
 class FrameDecoder:
-    """Cuts a stream of bytes into messages, however it arrives in pieces."""
+    """Cuts a stream of bytes into messages, however it arrives in pieces.
+
+    A message that arrives whole is not copied; of one that does not, each byte is, once.
+    """
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
-        self._buffer = bytearray()
+        self._wanted = HEADER
+        self._in_message = False
+        self._kept = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take in what was read; the messages that it completes. Raises WireError for a frame beyond the limit."""
-        buffer = self._buffer
-        buffer += data
-        start = 0
-        try:
-            while len(buffer) - start >= HEADER:
-                size = int.from_bytes(buffer[start : start + HEADER], "big")
-                if size > self._limit:
-                    raise WireError(f"a frame announces {size} bytes: the limit is {self._limit}.")
-                end = start + HEADER + size
-                if len(buffer) < end:
-                    break
-                message = bytes(memoryview(buffer)[start + HEADER : end])
-                start = end
-                yield message
-        finally:
-            del buffer[:start]
+    def feed(self, data: bytes) -> Iterator[memoryview]:
+        """The messages that ``data`` completes; to be read to the end, since reading is what takes the data in.
 
-    def finish(self) -> None:
-        """The stream has ended. Raises WireError when it did so in the middle of a frame."""
-        if self._buffer:
-            raise WireError(f"the stream ended in the middle of a frame, {len(self._buffer)} bytes into it.")
+        What comes back looks into the data that was fed, and keeps all of it while it is held. Raises WireError for a
+        frame beyond the limit, in its place among the messages.
+        """
+        rest = memoryview(data)
+        while rest:
+            if not self._kept and len(rest) >= self._wanted:
+                part, rest = rest[: self._wanted], rest[self._wanted :]
+            else:
+                missing = self._wanted - len(self._kept)
+                self._kept += rest[:missing]
+                if len(self._kept) < self._wanted:
+                    return
+                part, rest = memoryview(self._kept), rest[missing:]
+                self._kept = bytearray()
+            if not self._in_message:
+                self._expect(int.from_bytes(part, "big"))
+                if self._wanted:
+                    continue
+                part = part[:0]
+            self._in_message, self._wanted = False, HEADER
+            yield part
+
+    def _expect(self, size: int) -> None:
+        if size > self._limit:
+            raise WireError(f"a frame announces {size} bytes: the limit is {self._limit}.")
+        self._in_message, self._wanted = True, size

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Literal, cast
 
 import sniffio
-from attrs import field, frozen
+from attrs import frozen
 
 from adescent.errors import ContractError
 from adescent.executors.framing import frame
 from adescent.executors.interpreter import Interpreter
 from adescent.executors.wire import VERSION, Hello, encode
 from adescent.policies import SandboxProvider
-from adescent.sandbox import Level, Redactor, bubblewrap_command, environment_of, interpreter_paths
+from adescent.sandbox import Level, Redactor, bubblewrap_command, environment_of, interpreter_paths, isolates
 from adescent.workspec import SandboxSpec, Workspace
 
 __all__ = ["INSIDE", "Launched", "Launcher", "Room"]
@@ -36,10 +36,14 @@ class Room:
 
     level: Level
     sandbox: SandboxSpec
-    redactor: Redactor = field(init=False)
+    redactor: Redactor
+    readable: tuple[str, ...]
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "redactor", Redactor.of(self.sandbox.env, os.environ))
+    @classmethod
+    def at(cls, level: Level, sandbox: SandboxSpec) -> Room:
+        """Look up what such a room needs to know of this process. May read a disk."""
+        readable = tuple(interpreter_paths()) if isolates(level) else ()
+        return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), readable)
 
 
 @frozen(eq=False)
@@ -86,7 +90,7 @@ def _started(room: Room, workspace: str | None) -> Interpreter:
             command,
             workspace=workspace,
             network=room.sandbox.network,
-            readable=interpreter_paths(),
+            readable=list(room.readable),
             tmp_mb=SCRATCH_MB,
         )
     interpreter = Interpreter(command, _environment(room, workspace), workspace)
@@ -103,7 +107,7 @@ def _hello(room: Room, workspace: str | None) -> Hello:
         loop=cast('Literal["asyncio", "trio"]', sniffio.current_async_library()),
         memory_mb=room.sandbox.memory_mb,
         network=room.sandbox.network,
-        readable=interpreter_paths(),
+        readable=list(room.readable),
         secrets=list(room.sandbox.env),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import evolve
+from typing import Any
+
+from attrs import evolve, frozen
 
 from adescent.errors import AdescentError, VoidScore
 from adescent.executors.launching import Room
@@ -29,49 +31,66 @@ def refused(spec: RolloutSpec, error: AdescentError) -> Result:
     return Result(spec.lease_id, spec.task.id, error=failure, traceback=traceback_of(error), attempt=spec.attempt)
 
 
+@frozen
+class _Reading:
+    """What an answer, or the lack of one, says."""
+
+    output: Any = None
+    score: Score | None = None
+    error: Failure | None = None
+    traceback: str = ""
+    seconds: float = 0.0
+
+
 def outcome(spec: RolloutSpec, order: Order, room: Room, *, after: Result | None = None) -> Result:
     """The result that an order has led to; ``after`` is that of the run whose output it only scored."""
+    answer = order.answer
+    if isinstance(answer, Done):
+        reading = _done(answer, scored=order.job.reward is not None)
+    elif isinstance(answer, Failed):
+        reading = _failed(answer)
+    else:
+        reading = _lost(order)
     result = Result(
         spec.lease_id,
         spec.task.id,
-        log=order.log,
-        attempt=spec.attempt + order.attempt,
+        reading.output,
+        reading.score,
+        reading.error,
+        reading.traceback,
+        order.log,
+        reading.seconds,
+        # The attempt it was lost in was the last one: the next was not made.
+        attempt=spec.attempt + order.attempt - (order.loss == "deaths"),
         deaths=tuple(order.deaths),
         checkpoint=order.checkpoint,
         level=room.level,
     )
-    if order.answer is None:
-        result = _lost(result, order)
-    elif isinstance(order.answer, Done):
-        result = _done(result, order.answer, scored=order.job is not None and order.job.reward is not None)
-    else:
-        result = _failed(result, order.answer)
     return _redacted(result if after is None else _joined(after, result), room)
 
 
-def _done(result: Result, done: Done, *, scored: bool) -> Result:
-    result = evolve(result, output=done.output, seconds=done.seconds)
+def _done(done: Done, *, scored: bool) -> _Reading:
     if not scored:
-        return result
+        return _Reading(done.output, seconds=done.seconds)
     try:
         # Again here: what comes out of a worker is what its code made of it.
         score = as_score(None if done.score is None else Score(done.score, done.feedback, done.metrics))
     except VoidScore as error:
-        return evolve(result, error=failure_from(error, "caller", "reward"), traceback=traceback_of(error))
-    return evolve(result, score=score)
+        failure = failure_from(error, "caller", "reward")
+        return _Reading(done.output, error=failure, traceback=traceback_of(error), seconds=done.seconds)
+    return _Reading(done.output, score, seconds=done.seconds)
 
 
-def _failed(result: Result, failed: Failed) -> Result:
+def _failed(failed: Failed) -> _Reading:
     failure = Failure(failed.kind, failed.stage, failed.type, failed.message, failed.transient, failed.retry_after)
-    return evolve(result, output=failed.output, error=failure, traceback=failed.traceback, seconds=failed.seconds)
+    return _Reading(failed.output, None, failure, failed.traceback, failed.seconds)
 
 
-def _lost(result: Result, order: Order) -> Result:
+def _lost(order: Order) -> _Reading:
     type_, words = _LOST[order.loss]
     why = "; ".join(order.deaths) or order.detail
     message = words.format(count=len(order.deaths)) + (f": {why}" if why else "")
-    last_attempt = result.attempt - 1 if order.loss == "deaths" else result.attempt
-    return evolve(result, attempt=last_attempt, error=Failure("infrastructure", "worker", type_, message))
+    return _Reading(error=Failure("infrastructure", "worker", type_, message))
 
 
 def _joined(ran: Result, scored: Result) -> Result:

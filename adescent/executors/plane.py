@@ -106,9 +106,11 @@ class Plane:
         """Where rollouts in this sandbox run. Raises SandboxUnavailable."""
         room = self._levels.get(sandbox)
         if room is None:
-            level = await in_own_thread(reach, sandbox)  # it may try out what works
-            room = self._levels[sandbox] = self._room(level, sandbox)
+            room = self._levels[sandbox] = await in_own_thread(self._look_up, sandbox)
         return room
+
+    def _look_up(self, sandbox: SandboxSpec) -> Room:
+        return self._room(reach(sandbox), sandbox)  # this may try out what works
 
     def scorers_room(self, room: Room) -> Room:
         """Where what came out of an isolated room is scored."""
@@ -116,9 +118,11 @@ class Plane:
 
     def _room(self, level: Level, sandbox: SandboxSpec) -> Room:
         key = (level, sandbox.env, sandbox.memory_mb, sandbox.network)
-        if key not in self._rooms:
-            self._rooms[key] = Room(level, sandbox)
-        return self._rooms[key]
+        room = self._rooms.get(key)
+        if room is None:
+            # Two threads may have made one each: all are to get the same, or their workers would be told apart.
+            room = self._rooms.setdefault(key, Room.at(level, sandbox))
+        return room
 
     def job(
         self,

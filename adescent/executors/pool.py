@@ -67,7 +67,7 @@ class Order(Lease):
     It ends with an ``answer``, or with a ``loss``: why there is none, in the rules' word, and in ``detail``.
     """
 
-    job: Job | None = None
+    job: Job = field(kw_only=True)
     text: str = ""
     task_id: str = ""
     prompt: str = ""
@@ -203,7 +203,6 @@ class Pool:
     def _messages(self, worker: _Worker, order: Order, number: int) -> list[bytes]:
         """The frames that make a worker do it. Raises AdescentError when something in them cannot be sent."""
         job = order.job
-        assert job is not None
         digest = worker.artifacts.get(order.text)
         is_known = digest is not None
         digest = digest or digest_of_text(order.text)

@@ -21,13 +21,18 @@ Messages that are sent for every rollout are flat: nesting is what costs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from operator import eq
 from typing import Any, Literal
 
 import msgpack
 from attrs import field, frozen
+from cattrs.fns import identity
 from cattrs.preconf.msgpack import MsgpackConverter, make_converter
 
 from adescent.errors import WireError
+from adescent.executors.wire_checks import CHECKS
 from adescent.workspec import FailureKind, Level
 
 __all__ = [
@@ -143,7 +148,10 @@ class Log:
 
 @frozen
 class Done:
-    """The rollout's output (JSON) and, if the job has a scorer, its score. ``seconds`` of wall time, in the worker."""
+    """The rollout's output (JSON) and, if the job has a scorer, its score; ``seconds`` are wall time in the worker.
+
+    The output that a scorer's job was given does not come back.
+    """
 
     lease: int
     seconds: float
@@ -197,27 +205,11 @@ TAG = ""
 """The key of a message's tag, which no field can be called."""
 
 
-def _exactly(kind: type) -> Any:
-    def check(value: Any, _: Any) -> Any:
-        if type(value) is not kind:
-            raise TypeError(f"{value!r} is a {type(value).__name__}, not a {kind.__name__}")
-        return value
-
-    return check
-
-
-def _number(value: Any, _: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError(f"{value!r} is a {type(value).__name__}, not a number")
-    return float(value)
-
-
 def _strict_converter() -> MsgpackConverter:
-    """Left to itself the library would turn "12" into 12 and 1 into "1"."""
     converter = make_converter(forbid_extra_keys=True, omit_if_default=True, detailed_validation=False)
-    for kind in (int, str, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(float, _number)
+    for kind, check in CHECKS:
+        converter.register_structure_hook_func(partial(eq, kind), check)
+    converter.register_unstructure_hook_func(partial(eq, Any), identity)  # plain already, so nothing to walk through
     return converter
 
 
@@ -225,28 +217,37 @@ _CONVERTER = _strict_converter()
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message. Raises WireError when a value in it is no plain JSON."""
+    """The bytes of a message. What is JSON in it has passed `check_json` already: nobody walks through it twice.
+
+    Raises WireError when a value in it cannot be sent at all.
+    """
     kind = type(message)
     try:
         fields = _CONVERTER.unstructure(message, kind)
         fields[TAG] = _TAG_OF[kind]
-        packed: bytes = msgpack.packb(fields)
+        packed: bytes = msgpack.packb(fields, default=_as_dict)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"a {kind.__name__} message cannot be sent: {error}") from error
     return packed
 
 
-def decode(data: bytes) -> Message:
+def decode(data: bytes | memoryview) -> Message:
     """The message that `encode` wrote. Raises WireError for everything else, whatever it is."""
     try:
         fields = msgpack.unpackb(data)
         kind = _TAGS[fields.pop(TAG)]
         message: Message = _CONVERTER.structure(fields, kind)
     except Exception as error:
-        raise WireError(f"received what is no message: {type(error).__name__}: {error}") from error
+        raise WireError(f"received what is no message: {type(error).__name__}: {str(error)[:200]}") from error
     return message
 
 
 def plain(value: Any) -> Any:
     """A copy of a JSON value as the other side gets it: dicts for mappings, lists for tuples."""
-    return msgpack.unpackb(msgpack.packb(value, default=dict))
+    return msgpack.unpackb(msgpack.packb(value, default=_as_dict))
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
