@@ -166,3 +166,8 @@ class Result:
     def kind(self) -> Literal["ok", "model", "infrastructure", "caller"]:
         """``ok`` with a score, else who has to act: the model, the infrastructure, or the caller (a scorer)."""
         return "ok" if self.error is None else self.error.kind
+
+    @property
+    def died_every_time(self) -> bool:
+        """Whether the rollout has ended every worker it was given to: that is evidence against what was run."""
+        return self.kind == "infrastructure" and len(self.deaths) > self.attempt

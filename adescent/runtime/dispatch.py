@@ -148,7 +148,7 @@ class Dispatch:
         if self._sandbox is not None and spec.sandbox is None:
             spec = evolve(spec, sandbox=self._sandbox)
         try:
-            result = await self._once(spec, evaluation)
+            result = await self._once(spec, purpose, evaluation)
             if result.error is not None and result.error.transient:
                 result = await self._tried_again(spec, result, purpose, evaluation)
         except BaseException:
@@ -165,10 +165,17 @@ class Dispatch:
             if not await self._may_retry(result.error, attempt, started, purpose, self._calls_each):
                 break
             spec = _next_attempt(spec, result)
-            result = await self._once(spec, evaluation)
+            result = await self._once(spec, purpose, evaluation)
         return result
 
-    async def _once(self, spec: RolloutSpec, evaluation: bool) -> Result:
+    async def _once(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:
+        result = await self._in_lane(spec, evaluation)
+        for _ in range(result.attempt - spec.attempt):  # sent again by the executor itself, when a worker was lost
+            if not self._account.try_call(purpose, self._calls_each):
+                break
+        return result
+
+    async def _in_lane(self, spec: RolloutSpec, evaluation: bool) -> Result:
         if self._lanes is None:
             return await self._limited(spec)
         await self._lanes.enter(evaluation)

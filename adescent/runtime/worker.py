@@ -13,11 +13,12 @@ from adescent.evolvable import Diff, EvidenceCard, Trajectory
 from adescent.policies import Evaluator, ProposalContext, ProposalPolicy, SettledCard, Strategy
 from adescent.runtime.control import Control
 from adescent.runtime.dispatch import Dispatch, ProposeFailed
+from adescent.runtime.evidence import Evidence, evidence_of
 from adescent.runtime.health import Health
 from adescent.runtime.leases import Lease, Turn
 from adescent.tasks import Score, Usage
 from adescent.telemetry import Emit, RolloutFailed
-from adescent.workspec import Failure, Result, RolloutSpec
+from adescent.workspec import Failure, RolloutSpec
 
 __all__ = ["DirectProposal", "Worker", "calls_per_lease"]
 
@@ -118,13 +119,15 @@ class Worker:
         try:
             purse.pay("rollout")
             result = await self._dispatch.rollout(RolloutSpec(lease.snapshot.rendered, lease.task, lease_id=lease.id))
-            score = result.score
-            if score is None:
-                self._report_failure(lease, result)
+            if result.error is not None:
+                self._failed(lease, result.error.stage, str(result.error))
+            evidence = evidence_of(result)
+            if evidence is None:
                 return Turn(lease)
+            score = evidence.score
             if score.value >= self._solved:
                 return Turn(lease, score)
-            diff = await self._propose(lease, purse, result.output, score)
+            diff = await self._propose(lease, purse, evidence)
             if diff is None:
                 return Turn(lease, score)
             gain = 0.0
@@ -134,14 +137,19 @@ class Worker:
                 if gain < 0:
                     self._count("self_verify_rejected")
                     return Turn(lease, score)
-            return Turn(lease, score, self._card(lease, diff, result.output, score, gain, purse.paid))
+            return Turn(lease, score, self._card(lease, diff, evidence, gain, purse.paid))
         finally:
             purse.give_back()
 
-    async def _propose(self, lease: Lease, purse: _Purse, output: Any, score: Score) -> Diff | None:
+    async def _propose(self, lease: Lease, purse: _Purse, evidence: Evidence) -> Diff | None:
         artifact = lease.snapshot.artifact
         context = ProposalContext(
-            lease.snapshot.rendered, artifact.state, lease.task, output, score, self._history(artifact.id)
+            lease.snapshot.rendered,
+            artifact.state,
+            lease.task,
+            evidence.output,
+            evidence.score,
+            self._history(artifact.id),
         )
 
         async def ask(context: ProposalContext) -> Any:
@@ -186,21 +194,17 @@ class Worker:
             return 0.0
         return 0.0 if measured.rate is None else measured.rate - before.value
 
-    def _card(self, lease: Lease, diff: Diff, output: Any, score: Score, gain: float, calls: int) -> EvidenceCard:
+    def _card(self, lease: Lease, diff: Diff, evidence: Evidence, gain: float, calls: int) -> EvidenceCard:
         artifact = lease.snapshot.artifact
         return EvidenceCard(
             diff,
             lease.snapshot.versions,
             {key: artifact.state.get(key) for key in diff.ops},
             (diff.target,),
-            (Trajectory(lease.task, output, score),),
+            (Trajectory(lease.task, evidence.output, evidence.score),),
             gain,
             Usage(calls=calls),
         )
-
-    def _report_failure(self, lease: Lease, result: Result) -> None:
-        assert result.error is not None
-        self._failed(lease, result.error.stage, str(result.error))
 
     def _failed(self, lease: Lease, stage: str, message: str) -> None:
         self._emit(lambda elapsed: RolloutFailed(elapsed=elapsed, task_id=lease.task.id, stage=stage, message=message))

@@ -35,7 +35,7 @@ def trial_of(result: Result) -> Trial:
     reached and a broken machine say nothing about the candidate: missing, never 0.
     """
     if result.error is not None:
-        if _candidate_at_fault(result.error, result):
+        if result.died_every_time or _raised_by_run(result.error):
             return Trial(failed=True)
         return Trial(missing=str(result.error)[:LONGEST_REASON])
     try:
@@ -44,9 +44,7 @@ def trial_of(result: Result) -> Trial:
         return Trial(missing=str(void)[:LONGEST_REASON])
 
 
-def _candidate_at_fault(error: Failure, result: Result) -> bool:
-    if error.kind == "infrastructure":
-        return len(result.deaths) > result.attempt
+def _raised_by_run(error: Failure) -> bool:
     return error.kind == "model" and error.stage == "run" and not error.transient
 
 

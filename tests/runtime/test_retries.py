@@ -133,6 +133,18 @@ async def test_a_run_goes_on_from_checkpoints_of_its_actors(world: Any, schedule
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize(("calls", "paid"), [(None, 2), (5, 2), (1, 1)])
+async def test_what_an_executor_sends_again_by_itself_is_paid_while_there_is_something_left(
+    calls: int | None, paid: int
+) -> None:
+    sent = Sent(Forgetful(0, tries_itself=2), None if calls is None else Budget(calls=calls))
+    result = await sent.dispatch.evaluate(SPEC, "gate")
+    assert result.attempt == 2
+    assert sent.account.by_purpose.get("gate", 0) == sent.account.calls == paid
+    assert "retries" not in sent.counted
+
+
+@pytest.mark.trio
 async def test_failure_that_does_not_pass_is_one_failed_rollout(autojump_clock: Any) -> None:
     flaky = Flaky(passing(), 99)
     sent = Sent(flaky)
