@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from adescent.sandbox.levels import reach as reach
     from adescent.sandbox.reading import interpreter_paths as interpreter_paths
     from adescent.sandbox.redaction import Redactor as Redactor
+    from adescent.sandbox.workspaces import Workspaces as Workspaces
 
 _HOMES = {
     "LEVELS": "levels",
     "Level": "levels",
     "Redactor": "redaction",
+    "Workspaces": "workspaces",
     "allow_cpu": "confinement",
     "bubblewrap_command": "bubblewrap",
     "confine": "confinement",
