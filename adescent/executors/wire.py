@@ -208,7 +208,10 @@ TAG = ""
 def _strict_converter() -> MsgpackConverter:
     converter = make_converter(forbid_extra_keys=True, omit_if_default=True, detailed_validation=False)
     for kind, check in CHECKS:
-        converter.register_structure_hook_func(partial(eq, kind), check)
+        if type(kind) is type:  # for a class there is a hook already, which one for a predicate does not replace
+            converter.register_structure_hook(kind, check)
+        else:
+            converter.register_structure_hook_func(partial(eq, kind), check)
     converter.register_unstructure_hook_func(partial(eq, Any), identity)  # plain already, so nothing to walk through
     return converter
 
