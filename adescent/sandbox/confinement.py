@@ -27,9 +27,9 @@ PROCESSES = 512
 def confine(level: Level, *, workspace: str, memory_mb: int | None, network: bool, readable: Sequence[str]) -> Level:
     """Confine this process, and what it starts later, to ``level``; for good. Returns the level.
 
-    Call it before there is a second thread. ``readable`` are files and directories that may be read, the
-    `interpreter_paths` among them; written may be in ``workspace`` only (both from ``landlock`` on). Raises OSError when
-    the system refuses a step, and SandboxUnavailable when the level is not what it is called.
+    Call it before there is a second thread. From ``landlock`` on ``readable`` are the files and directories that may be
+    read, the `interpreter_paths` among them, and what is written is written in ``workspace``. Raises OSError when the
+    system refuses a step, and SandboxUnavailable when the level is not what it is called.
     """
     if level == "none":
         return level
@@ -89,7 +89,10 @@ def _complete_bubblewrap() -> None:
     # The session's leader is outside of the namespace, and so has no number here: that is how it shows.
     if os.getsid(0) != 0:
         raise SandboxUnavailable("bubblewrap", "limits", "start the worker by what bubblewrap_command() returns.")
-    if os.getuid() == 0:
-        from adescent.sandbox.privileges import leave_root
+    from adescent.sandbox.privileges import drop_privileges, leave_root
+    from adescent.sandbox.seccomp import filter_calls
 
+    if os.getuid() == 0:
         leave_root()
+    drop_privileges()
+    filter_calls(sockets=True)  # its network, if any, is its own

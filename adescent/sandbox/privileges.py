@@ -27,6 +27,5 @@ def leave_root() -> None:
     os.setgroups([])
     os.setresgid(nobody, nobody, nobody)
     os.setresuid(nobody, nobody, nobody)
-    drop_privileges()
     # Else what this process has in /proc would still be root's: it could not even read its own.
     prctl(_PR_SET_DUMPABLE, 1)

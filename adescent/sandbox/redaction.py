@@ -30,7 +30,7 @@ class Redactor:
 
     @classmethod
     def of(cls, names: Iterable[str], environ: Mapping[str, str]) -> Self:
-        """For the values that ``names`` have in ``environ``; names that are not set, and short values, count for nothing.
+        """For the values of ``names`` in ``environ``; names that are not set and short values count for nothing.
 
         Of a value of several lines each line of 8 characters is replaced too.
         """

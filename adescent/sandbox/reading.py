@@ -1,0 +1,102 @@
+"""What a confined interpreter must be able to read: the system's share, and what this interpreter imports from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.machinery import all_suffixes
+from pathlib import Path
+
+__all__ = ["NETWORK", "SYSTEM", "covering", "interpreter_paths"]
+
+# Nothing here is anyone's own: programs, shared libraries, and how they are configured. No /etc/passwd, and neither
+# /etc/ssl nor /usr as a whole: private keys lie in the one, applications in the other.
+SYSTEM = (
+    *("/bin", "/lib", "/lib32", "/lib64", "/sbin", "/nix/store"),
+    *(f"/usr/{name}" for name in ("bin", "lib", "lib32", "lib64", "libexec", "sbin", "share")),
+    *(f"/usr/local/{name}" for name in ("bin", "lib", "lib64", "share")),
+    *(
+        f"/etc/{name}"
+        for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone")
+    ),
+    *(f"/etc/{name}" for name in ("mime.types", "nsswitch.conf", "protocols", "services")),
+    *("/etc/ssl/openssl.cnf", "/etc/ssl/certs", "/etc/pki/tls/openssl.cnf", "/etc/pki/tls/certs"),
+    *("/etc/pki/ca-trust/extracted", "/etc/crypto-policies"),
+    "/sys/devices/system/cpu",
+)
+NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
+"""What is read to find a host by its name."""
+
+_IN_PREFIX = ("bin", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg")
+_INSTALLED = ("site-packages", "dist-packages")
+_METADATA = (".dist-info", ".egg-info")
+_NESTED = 2
+"""How many levels of directories without code are looked through for packages (``google/cloud/…``)."""
+
+
+def interpreter_paths() -> list[str]:
+    """What another interpreter with this one's ``sys.path`` must be able to read, as absolute paths that exist.
+
+    Of a directory that packages are installed in, all. Of another one on ``sys.path`` (where a script lies, say) what
+    can be imported from it, not what lies beside that: modules, and directories with code in them. So a key, a data
+    file or a ``.git`` next to the script stays out of reach, and a file that an actor reads belongs into its package.
+    """
+    found = [*_of_the_interpreter(), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    for entry in map(_absolute, sys.path):
+        if entry.endswith(_INSTALLED) or Path(entry).is_file() or _beneath(entry, found):
+            found.append(entry)
+        elif Path(entry).is_dir():
+            found += _importable(entry, Path(entry).stat().st_mtime_ns)
+    return covering(found)
+
+
+def covering(paths: Iterable[str]) -> list[str]:
+    """Those of ``paths`` that exist, sorted, without what lies beneath another; where links lead is added."""
+    known = {_absolute(path) for path in paths if path}
+    existing = {path for path in known | set(map(os.path.realpath, known)) if Path(path).exists()}
+    kept: list[str] = []
+    for path in sorted(existing - {"/"}, key=lambda path: path.split("/")):
+        # Sorted by their parts, what lies beneath a path follows it at once.
+        if not kept or not _beneath(path, kept[-1:]):
+            kept.append(path)
+    return kept
+
+
+def _of_the_interpreter() -> Iterator[str]:
+    for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
+        yield from (f"{prefix}/{name}" for name in _IN_PREFIX)
+    yield str(Path(sys.executable).resolve().parent)
+    yield str(Path(__file__).absolute().parents[1])
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(Path(path).absolute())
+
+
+def _beneath(path: str, others: Iterable[str]) -> bool:
+    return any(path == other or path.startswith(f"{other}/") for other in others if other)
+
+
+@lru_cache(maxsize=256)
+def _importable(directory: str, _changed: int, nested: int = _NESTED) -> tuple[str, ...]:
+    """Asked for every worker that is started: looked up again only when the directory has changed."""
+    found: list[str] = []
+    for entry in _entries(directory):
+        if entry.name.endswith((*all_suffixes(), *_METADATA)) or entry.name == "__pycache__":
+            found.append(entry.path)
+        elif entry.name.isidentifier() and entry.is_dir():
+            if any(inner.name.endswith(tuple(all_suffixes())) for inner in _entries(entry.path)):
+                found.append(entry.path)
+            elif nested:
+                found += _importable(entry.path, entry.stat().st_mtime_ns, nested - 1)
+    return tuple(found)
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:  # gone meanwhile, or not for us: then not for a worker either
+        return []

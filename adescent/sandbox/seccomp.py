@@ -1,0 +1,110 @@
+"""A filter of system calls: it closes what goes around namespaces and Landlock.
+
+=================================  ============================================================================
+refused                            because
+=================================  ============================================================================
+``socket`` (when asked for)        Landlock knows TCP's bind and connect only: UDP, multipath TCP, a fast open and
+                                   the sockets of other programs (containers, desktop) would be open; pairs work
+``prlimit64`` of others            the parent's own limits could be lowered until it is killed
+``io_uring_setup``                 a ring makes sockets, and the filter does not see it
+key rings                          those of the session hold what nobody handed in
+new user namespaces                there a process may try everything that root may
+=================================  ============================================================================
+
+The filter stays with this thread and all it starts. See ``Documentation/userspace-api/seccomp_filter.rst`` of Linux.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+import sys
+from typing import NamedTuple
+
+from adescent.sandbox.syscalls import prctl
+
+__all__ = ["filter_calls", "missing"]
+
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_CLONE_NEWUSER = 0x10000000
+_OTHER_NUMBERS = 0x40000000
+"""From here on x86-64 has a second set of numbers for the same calls."""
+
+
+class _Machine(NamedTuple):
+    architecture: int
+    socket: int
+    clone: int
+    unshare: int
+    prlimit64: int
+    keys: tuple[int, ...]
+
+
+_IO_URING_SETUP, _CLONE3 = 425, 435
+_KEYS_OF_MOST = (217, 218, 219)
+_MACHINES = {
+    "x86_64": _Machine(0xC000003E, 41, 56, 272, 302, (248, 249, 250)),
+    "aarch64": _Machine(0xC00000B7, 198, 220, 97, 261, _KEYS_OF_MOST),
+    "riscv64": _Machine(0xC00000F3, 198, 220, 97, 261, _KEYS_OF_MOST),
+}
+_Instruction = tuple[int, int, int, int]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def filter_calls(*, sockets: bool) -> None:
+    """Refuse, from now on, what the table lists; ``socket`` unless ``sockets``. Raises OSError.
+
+    The thread must have given up new privileges before.
+    """
+    code = b"".join(struct.pack("HBBI", *each) for each in _instructions(_MACHINES[platform.machine()], sockets))
+    program = _Program(len(code) // 8, code)
+    prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
+
+
+def missing() -> str:
+    """What this machine lacks for the filter, in words; empty when its system calls are known here."""
+    if sys.platform == "linux" and platform.machine() in _MACHINES:
+        return ""
+    return f"system calls are filtered on Linux only, on {', '.join(_MACHINES)}: this is {platform.machine()}."
+
+
+def _instructions(machine: _Machine, sockets: bool) -> list[_Instruction]:
+    # A jump says how many instructions to skip: when it is so, and when not.
+    return [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, machine.architecture),
+        _refuse(errno.ENOSYS),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _OTHER_NUMBERS),
+        _refuse(errno.ENOSYS),
+        *([] if sockets else _never(machine.socket, errno.EACCES)),
+        *_never(_IO_URING_SETUP, errno.ENOSYS),
+        # Its flags lie in memory, where a filter cannot look; told that it does not exist, everyone takes clone.
+        *_never(_CLONE3, errno.ENOSYS),
+        *(instruction for key in machine.keys for instruction in _never(key, errno.ENOSYS)),
+        *_unless(machine.prlimit64, (_EQUAL, 1, 0, 0), errno.EPERM),
+        *_unless(machine.clone, (_ANY_BIT, 0, 1, _CLONE_NEWUSER), errno.EPERM),
+        *_unless(machine.unshare, (_ANY_BIT, 0, 1, _CLONE_NEWUSER), errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _refuse(number: int) -> _Instruction:
+    return (_RETURN, 0, 0, _REFUSE | number)
+
+
+def _never(call: int, number: int) -> list[_Instruction]:
+    return [(_EQUAL, 0, 1, call), _refuse(number)]
+
+
+def _unless(call: int, harmless: _Instruction, number: int) -> list[_Instruction]:
+    """Refuse ``call`` unless the test of its first argument jumps over the refusal; the answer ends the program."""
+    return [(_EQUAL, 0, 4, call), (_LOAD, 0, 0, _FIRST_ARGUMENT), harmless, _refuse(number), (_RETURN, 0, 0, _ALLOW)]
