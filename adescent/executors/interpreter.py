@@ -134,7 +134,7 @@ class Interpreter:
 
     # What it says -----------------------------------------------------------------------------------------------------
 
-    async def attend(self, hear: Callable[[list[bytes]], None], broke: Callable[[str], None]) -> None:
+    async def attend(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
         """Hand over what it says, as many messages at once as arrived, until its process is gone and all is read.
 
         ``broke`` is told when it stops making sense or closes its pipe. May be cancelled and run again.
@@ -148,7 +148,7 @@ class Interpreter:
                 tasks.cancel_scope.cancel()
         self._bury(hear)
 
-    async def _listen(self, hear: Callable[[list[bytes]], None], broke: Callable[[str], None]) -> None:
+    async def _listen(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
         size = SMALL_READ
         while True:
             try:
@@ -166,9 +166,9 @@ class Interpreter:
                 return
             await checkpoint()
 
-    def _cut(self, data: bytes, hear: Callable[[list[bytes]], None]) -> str:
+    def _cut(self, data: bytes, hear: Callable[[list[memoryview]], None]) -> str:
         """Hand over the messages that are complete now. What is wrong with the rest, or ``""``."""
-        messages: list[bytes] = []
+        messages: list[memoryview] = []
         try:
             messages.extend(self._decoder.feed(data))
         except WireError as error:
@@ -242,7 +242,7 @@ class Interpreter:
                 return
             self._escalate()
 
-    def _bury(self, hear: Callable[[list[bytes]], None]) -> None:
+    def _bury(self, hear: Callable[[list[memoryview]], None]) -> None:
         """Hear what is left, end what it left behind, reap it, close everything."""
         if self._closed:
             return
@@ -258,7 +258,7 @@ class Interpreter:
         if not self._asked:
             _close_all([self._in])
 
-    def _hear_rest(self, hear: Callable[[list[bytes]], None]) -> None:
+    def _hear_rest(self, hear: Callable[[list[memoryview]], None]) -> None:
         """What it wrote before it ended; a message cut off by its end is none."""
         for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,7 @@ class Order(Lease):
     text: str = ""
     task_id: str = ""
     prompt: str = ""
-    meta: Mapping[str, Any] = field(factory=dict)
+    meta: dict[str, Any] = field(factory=dict)
     output: Any = None
     checkpoint: Any = None
     log: str = ""
@@ -184,6 +184,7 @@ class Pool:
             self._alarm.set()
 
     def _start(self, start: Start) -> None:
+        assert isinstance(start.fingerprint, Room)  # the rules take it from the leases
         worker = self._workers[start.worker] = _Worker(start.worker, start.fingerprint)
         self._hosting.start(partial(self._live, worker), name=f"{self._name} · worker {start.worker}")
 
@@ -311,7 +312,7 @@ class Pool:
         self._rules.broke(worker.number, reason, time.monotonic())
         self._act()
 
-    def _hear(self, worker: _Worker, messages: list[bytes]) -> None:
+    def _hear(self, worker: _Worker, messages: list[memoryview]) -> None:
         now = time.monotonic()
         try:
             for each in messages:

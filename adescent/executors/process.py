@@ -73,7 +73,7 @@ class ProcessExecutor:
         if hang_timeout is not None:
             _need_seconds("hang_timeout", hang_timeout)
         self.sandbox = SandboxSpec() if sandbox is None else sandbox
-        self.slots = n * in_flight_per_worker
+        self.slots: int | None = n * in_flight_per_worker
         self.queue_depth = 2 * n * max(PREFETCH, in_flight_per_worker)
         options = PlaneOptions(n, in_flight_per_worker, max_tasks_per_worker, hang_timeout, start_timeout)
         self._plane = Plane(options, Workspaces() if provider is None else provider)
