@@ -96,7 +96,7 @@ def test_every_event_is_listed() -> None:
 def test_every_counter_that_is_listed_is_counted_somewhere() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     patterns = {f"audits_{decision}": 'f"audits_{' for decision in ("passed", "rejected", "unavailable")}
-    patterns["reward_failed"] = 'f"{failure.stage}_failed"'
+    patterns |= dict.fromkeys(("reward_failed", "worker_failed"), 'f"{failure.stage}_failed"')
     for name in named("failures.md", "counter"):
         assert patterns.get(name, f'"{name}"') in source, name
 
