@@ -31,8 +31,8 @@ async def map_rollouts(
     """Results in the order in which they complete, as a stream to be read in the block.
 
     ``executor`` is open already. ``specs`` is read as results are taken, so it may be endless; ``concurrency`` rollouts
-    are under way at once (default: the executor's slots, or 64 where it sets no limit). Leaving the block cancels
-    what is still under way. What reading ``specs`` raises comes out of the block as it is.
+    are under way at once (default: the executor's ``queue_depth`` where it names one, else its slots, or 64 where it
+    sets no limit). Leaving the block cancels what is still under way. What reading ``specs`` raises comes out of the block as it is.
     """
     width = _width(executor, concurrency)
     first = FirstError()
@@ -88,7 +88,8 @@ def run_rollouts(specs: Iterable[RolloutSpec], executor: Executor, *, concurrenc
 
 def _width(executor: Executor, concurrency: int | None) -> int:
     if concurrency is None:
-        return executor.slots or DEFAULT_CONCURRENCY
+        depth: int | None = getattr(executor, "queue_depth", None)
+        return depth or executor.slots or DEFAULT_CONCURRENCY
     need_whole("concurrency", concurrency, 1, OptionError)
     return concurrency
 
