@@ -18,6 +18,10 @@ REWARD = Ref("_pool_tasks:reward", call=False)
 HANG_TIMEOUT = 600.0
 
 
+class NoScore(Exception):
+    """A rollout that ended with a failure of this type."""
+
+
 class Adescent:
     """Two workers, everything else as it comes by default."""
 
@@ -34,7 +38,7 @@ class Adescent:
     async def batch(self, tasks: Sequence[Task], note: Note) -> None:
         async with self.executor.map_rollouts(specs(tasks)) as results:
             async for result in results:
-                note(int(result.task_id), RuntimeError(str(result.error)) if result.error else result.output)
+                note(int(result.task_id), NoScore(result.error.type) if result.error else result.output)
 
 
 def specs(tasks: Sequence[Task]) -> Iterator[RolloutSpec]:

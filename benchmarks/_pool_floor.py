@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
+import msgpack
 from _pool_tasks import Task, do
 from attrs import field, frozen
 from cattrs.preconf.msgpack import make_converter
@@ -62,12 +63,13 @@ NAMES = {kind: tag for tag, kind in TAGS.items()}
 
 def pack(message: Ask | Text | Answer) -> bytes:
     """A whole frame."""
-    body = CONVERTER.dumps([NAMES[type(message)], CONVERTER.unstructure(message)])
+    kind = type(message)
+    body: bytes = msgpack.packb([NAMES[kind], CONVERTER.unstructure(message, kind)])
     return len(body).to_bytes(HEADER, "big") + body
 
 
 def unpack(body: bytes) -> Any:
-    tag, fields = CONVERTER.loads(body, list[Any])
+    tag, fields = msgpack.unpackb(body)
     return CONVERTER.structure(fields, TAGS[tag])
 
 

@@ -42,7 +42,7 @@ class Answers:
         if self.first is None:
             self.first = time.perf_counter()
         if isinstance(answer, BaseException):
-            self.errors[type(answer).__name__] += 1
+            self.errors[name_of(answer)] += 1
             return
         kind, _, artifact, payload = self.tasks[index]
         if kind != "who" and answer != len(artifact) + len(payload):
@@ -60,6 +60,12 @@ class Answers:
             "missing": len(self.tasks) - len(self.values) - wrong,
             "errors": dict(self.errors),
         }
+
+
+def name_of(error: BaseException) -> str:
+    """What to count it as: its type, and its words where these are a single one."""
+    name, words = type(error).__name__, str(error)
+    return f"{name} {words}" if words.isalpha() else name
 
 
 async def run_batch(pool: Any, tasks: Sequence[Task]) -> tuple[float, Answers]:
@@ -114,8 +120,8 @@ async def workers_of(pool: Any) -> list[int]:
 async def fault(pool: Any, options: dict[str, Any], began: float) -> dict[str, Any]:
     """A batch in which all goes well, the same with the fault, and whether the pool can be used afterwards."""
     workers = await workers_of(pool)
-    base, _ = await run_batch(pool, naps(BATCH))
     tasks = with_fault(options["fault"])
+    base, _ = await run_batch(pool, naps(len(tasks)))
     report: dict[str, Any] = {"base": base, "workers": len(workers)}
     answers = Answers(tasks)
     began = time.perf_counter()

@@ -68,13 +68,13 @@ class Holdings:
 
 def specs(count: int, deaths: int, scratch: str) -> Iterator[RolloutSpec]:
     """The leases, with ``deaths`` among them that end their worker at the first attempt."""
-    every = count // deaths if deaths else count + 1
+    every = count // deaths if deaths else 0
     artifact = ""
     for number in range(count):
         if number % 500 == 0:
             artifact = f"rule {number} ".ljust(8192, "r")
         kind = "noop"
-        if number % every == every // 2:
+        if every and number % every == every // 2:
             kind = "exit"
         elif number % 100 in (17, 53):
             kind = "print" if number % 100 == 17 else "raise"

@@ -81,7 +81,7 @@ def measure(runs: int, smoke: bool, loop: str) -> dict[str, Any]:
 
 def medians(figures: dict[str, Any], work: str, name: str) -> dict[int, float]:
     """By the number of workers."""
-    return {int(width): median(rates) for width, rates in figures["rates"][work].get(name, {}).items()}
+    return {int(width): median(rates) for width, rates in figures["rates"][work][name].items()}
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def show(figures: dict[str, Any]) -> None:
         print(f"\n{title}: tasks/s (times one worker inline); floor, {FLOOR_PROCESSES} bare processes: {floor:.0f}/s")
         print("  workers" + "".join(f"{name:>20}" for name in EXECUTORS))
         one = columns["inline"][1]
-        for width in columns["inline"]:
+        for width in sorted(columns["inline"]):
             cells = [f"{column[width]:11,.0f} ({column[width] / one:5.2f})" for column in columns.values()]
             print(f"  {width:7}" + "".join(f"{cell:>20}" for cell in cells))
     for work, name in (("compute", "process"), ("compute", "thread"), ("wait", "process")):
