@@ -201,7 +201,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     **{f"the frozen id {name}": {"artifact_id": name} for name in sorted(FROZEN_IDS)},
     **{f"artifact_id={identity!r}": {"artifact_id": identity} for identity in NAMELESS},
     "a run that takes one argument": {"run": lambda rendered: ""},
-    "a run that takes three": {"run": lambda rendered, task, more: ""},
+    "a run that takes four": {"run": lambda rendered, task, ctx, more: ""},
     "a propose that takes one": {"propose": lambda task: ""},
     "a propose that takes keywords only": {"propose": lambda *, task: ""},
     "a reward that takes one": {"reward": lambda output: 0.0},

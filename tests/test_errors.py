@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "LoopRunning": ("evolve()", "async_evolve()"),
     "RunDirInUse": ("runs/one", "process 7"),
     "RunDirMismatch": ("runs/one", "seed 1, not 0"),
+    "SandboxUnavailable": ("landlock", "limits", "install what is missing"),
     "Transient": ("too many requests", 2.5),
     "UnknownArtifact": ("artifact", 4),
     "WrongThread": ("Evolution.stop()",),
