@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from adescent.sandbox.admission import Admission as Admission
     from adescent.sandbox.bubblewrap import bubblewrap_command as bubblewrap_command
     from adescent.sandbox.confinement import allow_cpu as allow_cpu
     from adescent.sandbox.confinement import confine as confine
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from adescent.sandbox.workspaces import Workspaces as Workspaces
 
 _HOMES = {
+    "Admission": "admission",
     "LEVELS": "levels",
     "Level": "levels",
     "Redactor": "redaction",
