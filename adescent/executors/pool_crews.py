@@ -69,6 +69,11 @@ class Worker:
     spared: bool = False
 
     @property
+    def stationed(self) -> bool:
+        """Neither told to end nor gone."""
+        return self.state is State.READY or self.state is State.STARTING
+
+    @property
     def idle(self) -> bool:
         """Ready and without a lease."""
         return self.state is State.READY and not self.sendings
@@ -84,14 +89,16 @@ class Worker:
         sending.deadline = deadline
         self.alarm = min(self.alarm, deadline)
 
-    def held(self, in_flight: int) -> Sending | None:
-        """The first sending that has not begun."""
-        if len(self.sendings) <= in_flight:
-            return None
-        return next(islice(self.sendings.values(), in_flight, None))
+    def holds(self, in_flight: int) -> int:
+        """How many of its leases have not begun."""
+        return max(0, len(self.sendings) - in_flight)
 
-    def waited_for_since(self) -> float:
-        """When its first sending began; it has one."""
+    def held(self, in_flight: int) -> list[Sending]:
+        """Those that have not begun, in order."""
+        return list(islice(self.sendings.values(), in_flight, None))
+
+    def at_it_since(self) -> float:
+        """When the first of its leases began; it has one."""
         begun_at = next(iter(self.sendings.values())).begun_at
         assert begun_at is not None
         return begun_at
@@ -125,12 +132,33 @@ class Worker:
         if len(self.withdrawn) > REMEMBERED_WITHDRAWALS:
             del self.withdrawn[next(iter(self.withdrawn))]
 
+    def forget_withdrawn(self, number: int) -> bool:
+        """Whether it was withdrawn; now it was answered all the same."""
+        self.last_answered = max(self.last_answered, number) if number in self.withdrawn else self.last_answered
+        return self.withdrawn.pop(number, 0) is None
+
     def may_be_elsewhere(self, sending: Sending) -> bool:
         """Whether it may be busy with a withdrawn lease instead: the withdrawal came too late, and no answer came yet.
 
         Leases begin in order, so an answer to a later one tells that the withdrawn one was forgotten or is over.
         """
         return any(self.last_answered < number < sending.number for number in self.withdrawn)
+
+    def validate(self, limits: PoolLimits) -> None:
+        """Raise AssertionError if what it holds cannot be."""
+        sendings = list(self.sendings.values())
+        assert not sendings or self.state in (State.READY, State.KILLED)
+        assert self.sent <= (limits.max_tasks or math.inf)
+        assert len(sendings) <= max(limits.in_flight, limits.prefetch)
+        assert list(self.sendings) == sorted(self.sendings), "in order of sending"
+        assert not self.alone or len(sendings) <= 1
+        for place, sending in enumerate(sendings):
+            assert (sending.begun_at is not None) == (place < limits.in_flight) or self.state is State.KILLED
+            assert self.alarm <= sending.deadline
+            if sending.lease is not None:
+                assert (sending.lease.worker, sending.lease.number) == (self.number, sending.number)
+                assert sending.lease.fingerprint == self.crew.fingerprint
+                assert self.alone or not sending.lease.deaths
 
 
 @define(eq=False)
@@ -154,11 +182,6 @@ class Crew:
     def waiting(self) -> int:
         """How many leases wait."""
         return len(self.queue) + len(self.suspects)
-
-    @property
-    def deserted(self) -> bool:
-        """Nobody is here and nothing waits."""
-        return not (self.workers or self.queue or self.suspects)
 
     def oldest(self) -> float:
         """When the first of the leases that wait arrived; infinity if none does."""
@@ -213,3 +236,13 @@ class Crew:
         self.pace = seconds if self.pace is None else self.pace + (seconds - self.pace) * PACE_WEIGHT
         quick = self.pace < limits.quick_seconds
         self.room = max(limits.in_flight, limits.prefetch) if quick else limits.in_flight
+
+    def validate(self, limits: PoolLimits) -> None:
+        """Raise AssertionError if what waits cannot be."""
+        assert 0 <= self.failures_left <= limits.failed_starts
+        for lease in (*self.queue, *self.suspects):
+            assert lease.fingerprint == self.fingerprint
+            assert not lease.worker
+            assert not lease.number
+        assert not any(lease.deaths for lease in self.queue)
+        assert all(0 < len(lease.deaths) <= limits.redispatches for lease in self.suspects)

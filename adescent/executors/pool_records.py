@@ -30,7 +30,7 @@ class PoolLimits:
 
     Leases are begun in at most ``size`` workers at once, ``in_flight`` in each; ``spares`` more are kept warm.
     While the moving average of the reported times is below ``quick_seconds``, a worker is sent up to ``prefetch``
-    leases, and one that has not begun behind another that has run for ``steal_after`` goes to an idle worker.
+    leases, and those that have not begun behind one that has run for ``steal_after`` go to whoever is free first.
     After ``max_tasks`` leases a worker is retired. A lease is sent again after at most ``redispatches`` deaths.
     ``hang_timeout`` bounds the silence of a worker that has a lease, ``start_timeout`` a start;
     ``start_failures`` × (size + spares) starts in a row may fail before waiting leases are given up.
@@ -52,6 +52,11 @@ class PoolLimits:
     def places(self) -> int:
         """How many workers there may be that are neither retiring nor killed."""
         return self.size + self.spares
+
+    @property
+    def failed_starts(self) -> int:
+        """How many starts for one fingerprint may fail, one after the other."""
+        return self.start_failures * self.places
 
 
 @define(eq=False)
