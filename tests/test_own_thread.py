@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextvars import ContextVar
 from typing import Any
@@ -66,6 +67,28 @@ async def test_only_what_is_pure_is_left_behind(pure: bool, anyio_backend: Any) 
             assert ended.is_set() is not pure
             let_go.set()
             await to_thread.run_sync(ended.wait, BOUND)
+
+
+def test_a_host_that_cancels_natively_waits_too() -> None:
+    begun, let_go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        let_go.wait(BOUND)
+        ended.set()
+
+    async def host() -> None:
+        call = asyncio.create_task(in_own_thread(work))  # noqa: TID251 - as a host would
+        await to_thread.run_sync(begun.wait, BOUND)
+        call.cancel()
+        await asyncio.sleep(0)
+        assert not call.done()
+        let_go.set()
+        with anyio.fail_after(BOUND), pytest.raises(asyncio.CancelledError):
+            await call
+        assert ended.is_set()
+
+    asyncio.run(host())
 
 
 def test_here_everything_is_wanted() -> None:

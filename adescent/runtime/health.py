@@ -162,4 +162,5 @@ def _as_caller_error(failure: Failure) -> BaseException:
     """The error itself where it happened in this process, else one that says the same."""
     if isinstance(failure.cause, AdescentError):
         return failure.cause
-    return RefError(failure.message) if failure.type == "RefError" else ContractError(str(failure))
+    same = {"ContractError": ContractError, "RefError": RefError}.get(failure.type)
+    return ContractError(str(failure)) if same is None else same(failure.message)

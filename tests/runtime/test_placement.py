@@ -162,7 +162,9 @@ async def test_the_program_itself_is_refused_where_it_is_named() -> None:
         Ref("__main__:run", call=False)
 
 
-@pytest.mark.parametrize(("type_", "error"), [("RefError", RefError), ("ContractError", ContractError)])
+@pytest.mark.parametrize(
+    ("type_", "error"), [("RefError", RefError), ("ContractError", ContractError), ("WireError", ContractError)]
+)
 async def test_actors_that_cannot_be_called_elsewhere_are_the_callers(
     world: Any, schedule: str, type_: str, error: type[Exception]
 ) -> None:
@@ -170,6 +172,7 @@ async def test_actors_that_cannot_be_called_elsewhere_are_the_callers(
     with pytest.raises(error, match=r"run\(rendered\)") as raised:
         await evolved(world, schedule, Elsewhere(failure=failure))
     assert type(raised.value) is error
+    assert str(raised.value).startswith("run is" if type_ == error.__name__ else f"worker: {type_}: run is")
 
 
 async def test_one_that_cannot_be_called_for_once_is_no_reason_to_give_up(world: Any, schedule: str) -> None:
