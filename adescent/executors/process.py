@@ -136,6 +136,7 @@ class ProcessExecutor:
             room = await self._plane.room(sandbox)
             run, reward = self._ref("run", spec.run), self._ref("reward", spec.reward)
             check_json(spec.task.meta, f"task {spec.task.id!r}: meta")
+            check_json(spec.resume_state, "resume_state")
         except AdescentError as error:
             return refused(spec, error)
         if self._admission is None:

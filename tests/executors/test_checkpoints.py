@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -20,78 +20,12 @@ pytestmark = pytest.mark.anyio
 BOUND = 30.0
 TASK = Task("t1", "Count.")
 
-# Actors that a worker in another process could import: they share nothing with the test, and return plain JSON.
-ACTORS = """
-import threading
-from anyio.lowlevel import checkpoint
-
-
-def counting(rendered, task, ctx):
-    begun = step = ctx.resume_state or 0
-    while step < 5:
-        if rendered == f"fails at {step}":
-            raise ValueError(step)
-        step += 1
-        ctx.checkpoint(step)
-    return [begun, step]
-
-
-async def counting_async(rendered, task, ctx=None):
-    begun = step = ctx.resume_state or 0
-    while step < 5:
-        if rendered == f"fails at {step}":
-            raise ValueError(step)
-        step += 1
-        await checkpoint()
-        await ctx.checkpoint(step)
-    return [begun, step]
-
-
-def adding(rendered, task, ctx):
-    state = ctx.resume_state or {"z": [], "a": None}
-    state["z"].append(rendered)
-    ctx.checkpoint(state)
-    state["z"].append("never kept")
-    raise ValueError(rendered)
-
-
-def spoiling(rendered, task, ctx):
-    ctx.resume_state["z"] = "changed and not kept"
-    raise ValueError(rendered)
-
-
-def keeping(rendered, task, state):
-    state.checkpoint({"steps": (1, 2)})
-    state.checkpoint({"nothing": None, "a set": {"steps": {3}}}[rendered])
-
-
-def from_a_thread(rendered, task, ctx):
-    thread = threading.Thread(target=ctx.checkpoint, args=([rendered, task.id],))
-    thread.start()
-    thread.join()
-    return rendered
-
-
-async def unaware(rendered, task, *more, **options):
-    return len(more) + len(options)
-
-
-def full(task, output):
-    return 1.0
-
-
-def broken(task, output):
-    raise ConnectionError(output)
-"""
-
 COUNTING = pytest.mark.parametrize("run", ["counting", "counting_async"])
 
 
 @pytest.fixture
-def actors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A maker of actors by their names in the module above."""
-    (tmp_path / "checkpointing_actors.py").write_text(ACTORS, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
+def actors() -> Callable[..., Actors]:
+    """A maker of actors by their names in `checkpointing_actors`."""
     resolver = Resolver(allow=("checkpointing_actors:",))
 
     def ref(name: str) -> Ref:
@@ -172,21 +106,18 @@ async def test_who_does_not_ask_for_a_context_gets_none(executor: Executor, acto
     assert (result.output, result.checkpoint) == (0, {"step": 1})
 
 
-def test_awaiting_is_a_courtesy_to_the_loop() -> None:
+async def test_awaiting_is_a_courtesy_to_the_loop(anyio_backend: Any) -> None:
     kept: list[Any] = []
     ctx = RolloutContext(None, kept.append)
-    ctx.checkpoint("without a loop")
-    anyio.run(awaited, ctx)
-    assert kept == ["without a loop", "awaited"]
+    others: list[str] = []
 
+    async def other() -> None:
+        others.append("had its turn")
 
-async def awaited(ctx: RolloutContext) -> None:
-    async with anyio.create_task_group() as tasks:
-        others: list[str] = []
-
-        async def other() -> None:
-            others.append("had its turn")
-
-        tasks.start_soon(other)
-        await ctx.checkpoint("awaited")
-        assert others == ["had its turn"]
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            ctx.checkpoint("not awaited")
+            assert (kept, others) == (["not awaited"], [])
+            await ctx.checkpoint("awaited")
+            assert (kept, others) == (["not awaited", "awaited"], ["had its turn"])
