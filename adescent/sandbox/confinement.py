@@ -39,7 +39,7 @@ def confine(level: Level, *, workspace: str, memory_mb: int | None, network: boo
 
         restrict(workspace=workspace, network=network, readable=readable)
     elif level == "bubblewrap":
-        _complete_bubblewrap()
+        _complete_bubblewrap(network=network)
     return level
 
 
@@ -85,14 +85,15 @@ def _running() -> int:
         return 4096
 
 
-def _complete_bubblewrap() -> None:
+def _complete_bubblewrap(*, network: bool) -> None:
     # The session's leader is outside of the namespace, and so has no number here: that is how it shows.
     if os.getsid(0) != 0:
         raise SandboxUnavailable("bubblewrap", "limits", "start the worker by what bubblewrap_command() returns.")
     from adescent.sandbox.privileges import drop_privileges, leave_root
-    from adescent.sandbox.seccomp import filter_calls
+    from adescent.sandbox.seccomp import INTERNET, UNIX, filter_calls
 
     if os.getuid() == 0:
         leave_root()
     drop_privileges()
-    filter_calls(sockets=True)  # its network, if any, is its own
+    # Without a network all there is are its own sockets; with it, unix sockets may be those of programs outside.
+    filter_calls(families=INTERNET if network else INTERNET + UNIX)

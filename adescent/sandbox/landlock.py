@@ -123,12 +123,10 @@ def _trial() -> str:
 
 def _wanting(abi: int) -> str:
     if abi >= LEAST_ABI:
-        return ""
+        return seccomp.missing()
     if abi:
-        return f"the kernel has Landlock's ABI {abi} and {LEAST_ABI} is needed: use Linux 6.7 or newer (best 6.12)."
-    return (
-        "the kernel has no Landlock: use Linux 6.7 or newer, with `landlock` in its list of security modules (lsm=…)."
-    )
+        return f"the kernel has Landlock's ABI {abi} and {LEAST_ABI} is needed: use Linux 6.2 or newer (best 6.12)."
+    return "the kernel has no Landlock: use Linux 6.2 or newer with `landlock` among its security modules (lsm=…)."
 
 
 @cache
@@ -167,4 +165,4 @@ def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
 def _enforce(ruleset: int, *, network: bool) -> None:
     drop_privileges()
     syscall(_RESTRICT_SELF, ruleset, 0)
-    seccomp.filter_calls(sockets=network)
+    seccomp.filter_calls(families=seccomp.INTERNET if network else ())

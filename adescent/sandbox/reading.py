@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
@@ -31,24 +30,24 @@ NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 _IN_PREFIX = ("bin", "lib", "lib32", "lib64", "libexec", "share", "pyvenv.cfg")
 _INSTALLED = ("site-packages", "dist-packages")
-_METADATA = (".dist-info", ".egg-info")
+_CODE = (*all_suffixes(), ".dist-info", ".egg-info")
 _NESTED = 2
-"""How many levels of directories without code are looked through for packages (``google/cloud/…``)."""
+"""How many levels of directories that are no packages are looked through (``google/cloud/…``)."""
 
 
 def interpreter_paths() -> list[str]:
     """What another interpreter with this one's ``sys.path`` must be able to read, as absolute paths that exist.
 
     Of a directory that packages are installed in, all. Of another one on ``sys.path`` (where a script lies, say) what
-    can be imported from it, not what lies beside that: modules, and directories with code in them. So a key, a data
-    file or a ``.git`` next to the script stays out of reach, and a file that an actor reads belongs into its package.
+    can be imported from it, not what lies beside that: modules, and whole packages. So a key, a data file or a ``.git``
+    next to the script stays out of reach, and a file that an actor reads belongs into its package.
     """
-    found = [*_of_the_interpreter(), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    found = [*_of_the_interpreter(), *_editable(), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
     for entry in map(_absolute, sys.path):
         if entry.endswith(_INSTALLED) or Path(entry).is_file() or _beneath(entry, found):
             found.append(entry)
-        elif Path(entry).is_dir():
-            found += _importable(entry, Path(entry).stat().st_mtime_ns)
+        else:
+            found += _importable(entry)
     return covering(found)
 
 
@@ -71,6 +70,13 @@ def _of_the_interpreter() -> Iterator[str]:
     yield str(Path(__file__).absolute().parents[1])
 
 
+def _editable() -> Iterator[str]:
+    """Where setuptools finds what it has installed as editable without a directory on ``sys.path``."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            yield from getattr(module, "MAPPING", {}).values()
+
+
 def _absolute(path: str) -> str:
     return os.path.normpath(Path(path).absolute())
 
@@ -79,24 +85,29 @@ def _beneath(path: str, others: Iterable[str]) -> bool:
     return any(path == other or path.startswith(f"{other}/") for other in others if other)
 
 
-@lru_cache(maxsize=256)
-def _importable(directory: str, _changed: int, nested: int = _NESTED) -> tuple[str, ...]:
-    """Asked for every worker that is started: looked up again only when the directory has changed."""
-    found: list[str] = []
+def _importable(directory: str, nested: int = _NESTED) -> list[str]:
+    """The modules and packages in ``directory``, or itself if it holds nothing else."""
+    found, only_code = [], True
     for entry in _entries(directory):
-        if entry.name.endswith((*all_suffixes(), *_METADATA)) or entry.name == "__pycache__":
-            found.append(entry.path)
-        elif entry.name.isidentifier() and entry.is_dir():
-            if any(inner.name.endswith(tuple(all_suffixes())) for inner in _entries(entry.path)):
-                found.append(entry.path)
-            elif nested:
-                found += _importable(entry.path, entry.stat().st_mtime_ns, nested - 1)
-    return tuple(found)
+        inside = _of_entry(entry, nested)
+        found += inside
+        only_code = only_code and inside == [entry.path]
+    return [directory] if found and only_code else found
+
+
+def _of_entry(entry: os.DirEntry[str], nested: int) -> list[str]:
+    if entry.name.endswith(_CODE) or entry.name == "__pycache__":
+        return [entry.path]
+    if not entry.name.isidentifier() or not entry.is_dir():
+        return []
+    if any(inner.name.startswith("__init__.") for inner in _entries(entry.path)):
+        return [entry.path]
+    return _importable(entry.path, nested - 1) if nested else []
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)
-    except OSError:  # gone meanwhile, or not for us: then not for a worker either
+    except OSError:  # not there, or not for us: then not for a worker either
         return []

@@ -3,8 +3,9 @@
 =================================  ============================================================================
 refused                            because
 =================================  ============================================================================
-``socket`` (when asked for)        Landlock knows TCP's bind and connect only: UDP, multipath TCP, a fast open and
-                                   the sockets of other programs (containers, desktop) would be open; pairs work
+``socket`` of other families       Landlock knows TCP's bind and connect only: UDP, multipath TCP and a fast open would
+than those that are named          pass, and so would the sockets of other programs (containers, desktop) and of the
+                                   machine that runs this one. Pairs of sockets are no matter of it, they work
 ``prlimit64`` of others            the parent's own limits could be lowered until it is killed
 ``io_uring_setup``                 a ring makes sockets, and the filter does not see it
 key rings                          those of the session hold what nobody handed in
@@ -21,11 +22,16 @@ import errno
 import platform
 import struct
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from adescent.sandbox.syscalls import prctl
 
-__all__ = ["filter_calls", "missing"]
+__all__ = ["INTERNET", "UNIX", "filter_calls", "missing"]
+
+INTERNET = (2, 10, 16)
+"""The families of sockets that reach other machines by TCP and UDP; and netlink, which says by what addresses."""
+UNIX = (1,)
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -53,18 +59,20 @@ _MACHINES = {
     "riscv64": _Machine(0xC00000F3, 198, 220, 97, 261, _KEYS_OF_MOST),
 }
 _Instruction = tuple[int, int, int, int]
+_Test = tuple[int, int, bool]
+"""Of an argument: how it is compared and with what, and which outcome is the harmless one."""
 
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def filter_calls(*, sockets: bool) -> None:
-    """Refuse, from now on, what the table lists; ``socket`` unless ``sockets``. Raises OSError.
+def filter_calls(*, families: Sequence[int]) -> None:
+    """Refuse, from now on, what the table lists; sockets are made of ``families`` only. Raises OSError.
 
     The thread must have given up new privileges before.
     """
-    code = b"".join(struct.pack("HBBI", *each) for each in _instructions(_MACHINES[platform.machine()], sockets))
+    code = b"".join(struct.pack("HBBI", *each) for each in _instructions(_MACHINES[platform.machine()], families))
     program = _Program(len(code) // 8, code)
     prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
 
@@ -76,7 +84,7 @@ def missing() -> str:
     return f"system calls are filtered on Linux only, on {', '.join(_MACHINES)}: this is {platform.machine()}."
 
 
-def _instructions(machine: _Machine, sockets: bool) -> list[_Instruction]:
+def _instructions(machine: _Machine, families: Sequence[int]) -> list[_Instruction]:
     # A jump says how many instructions to skip: when it is so, and when not.
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -85,14 +93,14 @@ def _instructions(machine: _Machine, sockets: bool) -> list[_Instruction]:
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _OTHER_NUMBERS),
         _refuse(errno.ENOSYS),
-        *([] if sockets else _never(machine.socket, errno.EACCES)),
-        *_never(_IO_URING_SETUP, errno.ENOSYS),
+        *_refused(_IO_URING_SETUP, errno.ENOSYS),
         # Its flags lie in memory, where a filter cannot look; told that it does not exist, everyone takes clone.
-        *_never(_CLONE3, errno.ENOSYS),
-        *(instruction for key in machine.keys for instruction in _never(key, errno.ENOSYS)),
-        *_unless(machine.prlimit64, (_EQUAL, 1, 0, 0), errno.EPERM),
-        *_unless(machine.clone, (_ANY_BIT, 0, 1, _CLONE_NEWUSER), errno.EPERM),
-        *_unless(machine.unshare, (_ANY_BIT, 0, 1, _CLONE_NEWUSER), errno.EPERM),
+        *_refused(_CLONE3, errno.ENOSYS),
+        *(instruction for key in machine.keys for instruction in _refused(key, errno.ENOSYS)),
+        *_refused(machine.socket, errno.EACCES, *((_EQUAL, family, True) for family in families)),
+        *_refused(machine.prlimit64, errno.EPERM, (_EQUAL, 0, True)),
+        *_refused(machine.clone, errno.EPERM, (_ANY_BIT, _CLONE_NEWUSER, False)),
+        *_refused(machine.unshare, errno.EPERM, (_ANY_BIT, _CLONE_NEWUSER, False)),
         (_RETURN, 0, 0, _ALLOW),
     ]
 
@@ -101,10 +109,14 @@ def _refuse(number: int) -> _Instruction:
     return (_RETURN, 0, 0, _REFUSE | number)
 
 
-def _never(call: int, number: int) -> list[_Instruction]:
-    return [(_EQUAL, 0, 1, call), _refuse(number)]
-
-
-def _unless(call: int, harmless: _Instruction, number: int) -> list[_Instruction]:
-    """Refuse ``call`` unless the test of its first argument jumps over the refusal; the answer ends the program."""
-    return [(_EQUAL, 0, 4, call), (_LOAD, 0, 0, _FIRST_ARGUMENT), harmless, _refuse(number), (_RETURN, 0, 0, _ALLOW)]
+def _refused(call: int, number: int, *harmless: _Test) -> list[_Instruction]:
+    """Answer ``call`` with the error ``number``, unless its first argument passes one of the ``harmless`` tests."""
+    if not harmless:
+        return [(_EQUAL, 0, 1, call), _refuse(number)]
+    to_allowed = range(len(harmless), 0, -1)
+    tests = [
+        (compared, distance if wanted else 0, 0 if wanted else distance, operand)
+        for distance, (compared, operand, wanted) in zip(to_allowed, harmless, strict=True)
+    ]
+    answer = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *tests, _refuse(number), (_RETURN, 0, 0, _ALLOW)]
+    return [(_EQUAL, 0, len(answer), call), *answer]
