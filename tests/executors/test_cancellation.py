@@ -60,7 +60,7 @@ class Countdown:
 @pytest.mark.anyio
 @pytest.mark.parametrize("at", range(1, 4 * STEPS + 4, 3))
 async def test_cancelled_at_every_checkpoint_it_ends_at_once_and_can_be_used_again(
-    executor: LocalExecutor, at: int
+    local_executor: LocalExecutor, at: int
 ) -> None:
     countdown = Countdown(at)
     results: list[Result] = []
@@ -76,7 +76,7 @@ async def test_cancelled_at_every_checkpoint_it_ends_at_once_and_can_be_used_aga
         countdown.step()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(steps, steps)) as view:
+        async with local_executor.attach_actors(Actors(steps, steps)) as view:
             with countdown.scope:
                 async with anyio.create_task_group() as group:
                     for _ in range(2):
@@ -87,18 +87,18 @@ async def test_cancelled_at_every_checkpoint_it_ends_at_once_and_can_be_used_aga
 
 
 @pytest.mark.anyio
-async def test_the_callers_timeout_is_raised(executor: LocalExecutor) -> None:
+async def test_the_callers_timeout_is_raised(local_executor: LocalExecutor) -> None:
     async def run(rendered: str, task: Task) -> None:
         await anyio.sleep_forever()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with pytest.raises(TimeoutError), anyio.fail_after(0.01):
                 await view.rollout(SPEC)
 
 
 @pytest.mark.anyio
-async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: LocalExecutor) -> None:
+async def test_a_call_under_way_is_waited_for_and_its_thread_kept(local_executor: LocalExecutor) -> None:
     gate = Gate()
     ended = anyio.Event()
 
@@ -108,7 +108,7 @@ async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: Loca
         ended.set()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(gate, full)) as view, anyio.create_task_group() as group:
+        async with local_executor.attach_actors(Actors(gate, full)) as view, anyio.create_task_group() as group:
             scope = anyio.CancelScope()
             group.start_soon(cancelled)
             await gate.begun.wait()
@@ -118,8 +118,8 @@ async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: Loca
             gate.go.set()
             await ended.wait()
             assert scope.cancelled_caught
-            assert executor.counters() == {"abandoned_threads": 0}
-            assert executor.threads.statistics().idle == 1
+            assert local_executor.counters() == {"abandoned_threads": 0}
+            assert local_executor.threads.statistics().idle == 1
 
 
 @pytest.mark.anyio
@@ -127,21 +127,21 @@ async def test_a_call_under_way_is_waited_for_and_its_thread_kept(executor: Loca
 async def test_a_blocked_thread_is_left_after_the_grace_counted_and_replaced(
     make: Callable[[float], LocalExecutor], grace: float
 ) -> None:
-    executor = make(grace)
-    gates = [Gate() for _ in range(executor.threads.size)]
+    local_executor = make(grace)
+    gates = [Gate() for _ in range(local_executor.threads.size)]
     try:
         with anyio.fail_after(BOUND):
-            async with executor:
+            async with local_executor:
                 with anyio.CancelScope() as scope:
                     async with anyio.create_task_group() as group:
                         for gate in gates:
-                            group.start_soon(executor.attach_actors(Actors(gate, full)).rollout, SPEC)
+                            group.start_soon(local_executor.attach_actors(Actors(gate, full)).rollout, SPEC)
                         for gate in gates:
                             await gate.begun.wait()
                         scope.cancel()
                 assert scope.cancelled_caught
-                assert executor.counters() == {"abandoned_threads": len(gates)}
-                view = executor.attach_actors(Actors(lambda rendered, task: "still here", full))
+                assert local_executor.counters() == {"abandoned_threads": len(gates)}
+                view = local_executor.attach_actors(Actors(lambda rendered, task: "still here", full))
                 assert (await view.rollout(SPEC)).output == "still here"
     finally:
         for gate in gates:
@@ -229,7 +229,7 @@ async def test_a_dropped_coroutine_is_closed(make: Callable[[float], LocalExecut
 @pytest.mark.anyio
 @pytest.mark.parametrize("blocking", [True, False], ids=["sync", "async"])
 async def test_a_keyboard_interrupt_counts_only_where_ctrl_c_can_arrive(
-    executor: LocalExecutor, blocking: bool
+    local_executor: LocalExecutor, blocking: bool
 ) -> None:
     def sync(rendered: str, task: Task) -> None:
         raise KeyboardInterrupt
@@ -238,7 +238,7 @@ async def test_a_keyboard_interrupt_counts_only_where_ctrl_c_can_arrive(
         raise KeyboardInterrupt
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(sync if blocking else on_loop, full)) as view:
+        async with local_executor.attach_actors(Actors(sync if blocking else on_loop, full)) as view:
             if blocking:
                 error = (await view.rollout(SPEC)).error
                 assert error is not None
@@ -251,7 +251,7 @@ async def test_a_keyboard_interrupt_counts_only_where_ctrl_c_can_arrive(
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
 @pytest.mark.parametrize("blocking", [True, False], ids=["sync", "async"])
-async def test_a_cancellation_of_the_actors_own_is_its_failure(executor: LocalExecutor, blocking: bool) -> None:
+async def test_a_cancellation_of_the_actors_own_is_its_failure(local_executor: LocalExecutor, blocking: bool) -> None:
     def sync(rendered: str, task: Task) -> None:
         raise asyncio.CancelledError
 
@@ -261,7 +261,7 @@ async def test_a_cancellation_of_the_actors_own_is_its_failure(executor: LocalEx
         await broken
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(sync if blocking else on_loop, full)) as view:
+        async with local_executor.attach_actors(Actors(sync if blocking else on_loop, full)) as view:
             error = (await view.rollout(SPEC)).error
     assert error is not None
     assert (error.kind, error.stage, error.type) == ("model", "run", "CancelledError")
@@ -269,7 +269,7 @@ async def test_a_cancellation_of_the_actors_own_is_its_failure(executor: LocalEx
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
-async def test_a_native_cancellation_goes_through(executor: LocalExecutor) -> None:
+async def test_a_native_cancellation_goes_through(local_executor: LocalExecutor) -> None:
     begun = asyncio.Event()
 
     async def run(rendered: str, task: Task) -> None:
@@ -277,7 +277,7 @@ async def test_a_native_cancellation_goes_through(executor: LocalExecutor) -> No
         await asyncio.Event().wait()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             task = asyncio.get_running_loop().create_task(view.rollout(SPEC))
             await begun.wait()
             task.cancel()
@@ -287,11 +287,11 @@ async def test_a_native_cancellation_goes_through(executor: LocalExecutor) -> No
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
-async def test_a_second_native_cancellation_ends_the_grace(executor: LocalExecutor) -> None:
+async def test_a_second_native_cancellation_ends_the_grace(local_executor: LocalExecutor) -> None:
     gate = Gate()
     try:
         with anyio.fail_after(BOUND):
-            async with executor.attach_actors(Actors(gate, full)) as view:
+            async with local_executor.attach_actors(Actors(gate, full)) as view:
                 task = asyncio.get_running_loop().create_task(view.rollout(SPEC))
                 await gate.begun.wait()
                 for _ in range(2):
@@ -299,30 +299,32 @@ async def test_a_second_native_cancellation_ends_the_grace(executor: LocalExecut
                     await asyncio.sleep(0)
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                assert executor.counters() == {"abandoned_threads": 1}
+                assert local_executor.counters() == {"abandoned_threads": 1}
     finally:
         gate.go.set()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
-async def test_a_coroutine_that_is_closed_leaves_its_thread(executor: LocalExecutor) -> None:
+async def test_a_coroutine_that_is_closed_leaves_its_thread(local_executor: LocalExecutor) -> None:
     gate = Gate()
     try:
         with anyio.fail_after(BOUND):
-            async with executor.attach_actors(Actors(gate, full)) as view:
+            async with local_executor.attach_actors(Actors(gate, full)) as view:
                 rollout = view.rollout(SPEC)
                 rollout.send(None)
                 await gate.begun.wait()
                 rollout.close()
-                assert executor.counters() == {"abandoned_threads": 1}
+                assert local_executor.counters() == {"abandoned_threads": 1}
     finally:
         gate.go.set()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"])
-async def test_a_cancelled_scope_counts_even_when_the_actor_took_the_native_mark_off(executor: LocalExecutor) -> None:
+async def test_a_cancelled_scope_counts_even_when_the_actor_took_the_native_mark_off(
+    local_executor: LocalExecutor,
+) -> None:
     async def run(rendered: str, task: Task) -> None:
         scope.cancel()
         try:
@@ -334,7 +336,7 @@ async def test_a_cancelled_scope_counts_even_when_the_actor_took_the_native_mark
             raise
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with anyio.CancelScope() as scope:
                 await view.rollout(SPEC)
                 pytest.fail("the cancellation was swallowed")
@@ -342,7 +344,7 @@ async def test_a_cancelled_scope_counts_even_when_the_actor_took_the_native_mark
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
-async def test_a_group_of_cancellations_goes_through(executor: LocalExecutor) -> None:
+async def test_a_group_of_cancellations_goes_through(local_executor: LocalExecutor) -> None:
     trio = pytest.importorskip("trio")
 
     async def run(rendered: str, task: Task) -> None:
@@ -352,7 +354,7 @@ async def test_a_group_of_cancellations_goes_through(executor: LocalExecutor) ->
             await trio.sleep_forever()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with anyio.CancelScope() as scope:
                 await view.rollout(SPEC)
     assert scope.cancelled_caught

@@ -119,5 +119,6 @@ async def test_awaiting_is_a_courtesy_to_the_loop(anyio_backend: Any) -> None:
             tasks.start_soon(other)
             ctx.checkpoint("not awaited")
             assert (kept, others) == (["not awaited"], [])
-            await ctx.checkpoint("awaited")
-            assert (kept, others) == (["not awaited", "awaited"], ["had its turn"])
+            for _ in range(2):  # whose turn comes first is open
+                await ctx.checkpoint("awaited")
+            assert (kept, others) == (["not awaited", "awaited", "awaited"], ["had its turn"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import pytest
@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 import adescent.executors
 from adescent.errors import LoopRunning, OptionError
 from adescent.executors import InlineExecutor, ThreadExecutor, collect_rollouts, map_rollouts, run_rollouts
-from adescent.policies import Actors
+from adescent.policies import Actors, Executor
 from adescent.tasks import Task
 from adescent.workspec import RolloutSpec
 
@@ -38,11 +38,13 @@ async def full(task: Task, output: object) -> float:
     return 1.0
 
 
-def test_a_script_gets_results_in_the_order_of_its_specs() -> None:
-    for executor in (InlineExecutor(Actors(echo, full)), ThreadExecutor(3, actors=Actors(lambda r, t: r, full))):
-        for _ in range(2):  # closed and opened again
-            results = run_rollouts(specs(20), executor)
-            assert [result.output for result in results] == [str(number) for number in range(20)]
+def test_a_script_gets_results_in_the_order_of_its_specs(
+    fresh: Callable[..., Executor], actors: Callable[..., Actors]
+) -> None:
+    executor = fresh(actors=actors("echo"))
+    for _ in range(2):  # closed and opened again
+        results = run_rollouts(specs(20), executor)
+        assert [result.output for result in results] == [f"{number}:t1" for number in range(20)]
 
 
 @pytest.mark.anyio

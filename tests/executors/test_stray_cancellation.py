@@ -30,7 +30,7 @@ class CleanupError(Exception):
 
 @pytest.mark.anyio
 async def test_what_an_actor_raises_when_it_is_cancelled_does_not_outlive_the_scope(
-    executor: LocalExecutor, caplog: pytest.LogCaptureFixture, anyio_backend: Any
+    local_executor: LocalExecutor, caplog: pytest.LogCaptureFixture, anyio_backend: Any
 ) -> None:
     async def fails() -> None:
         try:
@@ -44,7 +44,7 @@ async def test_what_an_actor_raises_when_it_is_cancelled_does_not_outlive_the_sc
             await anyio.sleep_forever()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with anyio.move_on_after(0.01) as scope:
                 await view.rollout(SPEC)
                 pytest.fail("the cancellation was swallowed")
@@ -87,7 +87,7 @@ async def and_groups() -> None:
 @pytest.mark.parametrize("anyio_backend", ASYNCIO, ids=["asyncio"])
 @pytest.mark.parametrize("misbehave", [and_waits, and_raises, and_fails, and_groups])
 async def test_an_actor_that_cancels_its_own_task_is_one_failed_rollout(
-    executor: LocalExecutor, misbehave: Callable[[], Any]
+    local_executor: LocalExecutor, misbehave: Callable[[], Any]
 ) -> None:
     calls = 0
 
@@ -99,7 +99,7 @@ async def test_an_actor_that_cancels_its_own_task_is_one_failed_rollout(
         await checkpoint()
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             results = await collect_rollouts(view, [SPEC] * 6, concurrency=2)
     assert [result.error is None for result in results].count(False) == 1
 
@@ -108,7 +108,7 @@ async def test_an_actor_that_cancels_its_own_task_is_one_failed_rollout(
 @pytest.mark.parametrize("anyio_backend", ASYNCIO, ids=["asyncio"])
 @pytest.mark.parametrize("grouped", [False, True], ids=["fresh", "in a group"])
 async def test_a_scope_knows_its_cancellation_again_whatever_the_actor_made_of_it(
-    executor: LocalExecutor, grouped: bool
+    local_executor: LocalExecutor, grouped: bool
 ) -> None:
     async def run(rendered: str, task: Task) -> None:
         try:
@@ -119,7 +119,7 @@ async def test_a_scope_knows_its_cancellation_again_whatever_the_actor_made_of_i
         raise BaseExceptionGroup("both", [CleanupError(), fresh]) if grouped else fresh
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with anyio.move_on_after(0.01) as scope:
                 await view.rollout(SPEC)
     assert scope.cancelled_caught
@@ -130,7 +130,7 @@ async def test_a_scope_knows_its_cancellation_again_whatever_the_actor_made_of_i
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ASYNCIO, ids=["asyncio"])
-async def test_a_native_cancellation_that_an_actor_groups_is_plain_again(executor: LocalExecutor) -> None:
+async def test_a_native_cancellation_that_an_actor_groups_is_plain_again(local_executor: LocalExecutor) -> None:
     begun = asyncio.Event()
 
     async def run(rendered: str, task: Task) -> None:
@@ -141,7 +141,7 @@ async def test_a_native_cancellation_that_an_actor_groups_is_plain_again(executo
             raise BaseExceptionGroup("both", [CleanupError(), error]) from None
 
     with anyio.fail_after(BOUND):
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             task = asyncio.get_running_loop().create_task(view.rollout(SPEC))
             await begun.wait()
             task.cancel()
@@ -151,7 +151,7 @@ async def test_a_native_cancellation_that_an_actor_groups_is_plain_again(executo
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("trio", {})], ids=["trio"])
-async def test_ctrl_c_in_a_group_is_not_lost_in_a_cancellation(executor: LocalExecutor) -> None:
+async def test_ctrl_c_in_a_group_is_not_lost_in_a_cancellation(local_executor: LocalExecutor) -> None:
     async def run(rendered: str, task: Task) -> None:
         scope.cancel()
         try:
@@ -160,7 +160,7 @@ async def test_ctrl_c_in_a_group_is_not_lost_in_a_cancellation(executor: LocalEx
             raise BaseExceptionGroup("both", [KeyboardInterrupt(), error]) from None
 
     with anyio.fail_after(BOUND), pytest.raises(BaseExceptionGroup) as raised:
-        async with executor.attach_actors(Actors(run, full)) as view:
+        async with local_executor.attach_actors(Actors(run, full)) as view:
             with anyio.CancelScope() as scope:
                 await view.rollout(SPEC)
     assert raised.value.subgroup(KeyboardInterrupt) is not None
