@@ -135,8 +135,7 @@ class ProcessExecutor:
             self._plane.check_open()
             room = await self._plane.room(sandbox)
             run, reward = self._ref("run", spec.run), self._ref("reward", spec.reward)
-            check_json(spec.task.meta, f"task {spec.task.id!r}: meta")
-            check_json(spec.resume_state, "resume_state")
+            _check_sendable(spec)
         except AdescentError as error:
             return refused(spec, error)
         if self._admission is None:
@@ -193,6 +192,21 @@ class ProcessExecutor:
             meta=dict(task.meta),
             checkpoint=spec.resume_state,
         )
+
+
+def _check_sendable(spec: RolloutSpec) -> None:
+    """Raise ContractError naming what of a spec cannot be sent to a worker, which would take it for nonsense."""
+    task = spec.task
+    of_task = f"task {task.id!a}"
+    for value, where in ((spec.rendered, "rendered"), (task.id, f"{of_task}: id"), (task.prompt, f"{of_task}: prompt")):
+        if not isinstance(value, str):
+            raise ContractError(f"{where} is a {type(value).__name__}: what goes to a worker process there is text.")
+        if value is not spec.rendered:  # which is looked through once, and then known by its digest
+            check_json(value, where)
+    if not isinstance(task.meta, Mapping):
+        raise ContractError(f"{of_task}: meta is a {type(task.meta).__name__}: it maps keys to JSON.")
+    check_json(task.meta, f"{of_task}: meta")
+    check_json(spec.resume_state, "resume_state")
 
 
 def _need_seconds(name: str, value: object) -> None:
