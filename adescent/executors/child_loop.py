@@ -1,9 +1,14 @@
-"""A worker that has met an async actor: everything from then on is performed on an event loop."""
+"""A worker that has met an async actor: an event loop of its own thread serves from then on.
+
+Plain functions are still called in the main thread, as they are in a worker without a loop.
+"""
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal, NoReturn
 
 import anyio
@@ -11,9 +16,11 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from adescent.cancellation import in_force, own_task, shed_stray
 from adescent.errors import WireError
-from adescent.executors.child_rollouts import Actors, Rollout
+from adescent.executors.child_desk import Desk
+from adescent.executors.child_rollouts import Actors, Call, Rollout
 from adescent.executors.child_worker import Worker
 from adescent.executors.results import ActorAborted
+from adescent.executors.signatures import is_async, is_ours
 
 __all__ = ["await_alone", "serve_on_loop"]
 
@@ -31,19 +38,33 @@ def await_alone(awaitable: Awaitable[Any], loop: Loop) -> Any:
 
 def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) -> NoReturn:
     """Serve from here on, beginning with the rollout that needs the loop. Ends as `serve` does."""
-    raise anyio.run(_serve, worker, rollout, actors, backend=loop)
+    desk = Desk()
+    ended: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            ended.append(anyio.run(_serve, worker, desk, rollout, actors, backend=loop))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
+            ended.append(error)
+        finally:
+            desk.close()
+
+    threading.Thread(target=serve, name="loop", daemon=True).start()
+    desk.serve()
+    raise ended.pop()
 
 
-async def _serve(worker: Worker, rollout: Rollout, actors: Actors) -> Exception:
+async def _serve(worker: Worker, desk: Desk, rollout: Rollout, actors: Actors) -> Exception:
     """Serve until that is not possible any more, and return what would otherwise be raised, bare."""
     ended: Exception
+    call: Call = partial(_call, desk)
     async with anyio.create_task_group() as rollouts:
         begun: tuple[Rollout, Actors] | None = rollout, actors
         try:
             while True:
                 if begun is not None:
-                    rollouts.start_soon(_perform, worker, *begun, name=f"lease {begun[0].run.lease}")
-                    await checkpoint()  # plain functions run here one at a time, and a cancel is seen before the next
+                    rollouts.start_soon(_perform, worker, call, *begun, name=f"lease {begun[0].run.lease}")
+                    await checkpoint()  # it has its turn before the next one is begun
                 worker.hear(worker.channel.arrived())
                 if not worker.has_waiting:
                     await anyio.wait_readable(worker.channel.receiving)
@@ -55,18 +76,18 @@ async def _serve(worker: Worker, rollout: Rollout, actors: Actors) -> Exception:
     return ended
 
 
-async def _perform(worker: Worker, rollout: Rollout, actors: Actors) -> None:
+async def _perform(worker: Worker, call: Call, rollout: Rollout, actors: Actors) -> None:
     with anyio.CancelScope() as scope:
         rollout.stop = scope.cancel
         answer = None
         with own_task():
-            answer = await rollout.perform(actors, _call)
+            answer = await rollout.perform(actors, call)
     worker.end(rollout, answer or rollout.cancelled())
 
 
-async def _call(actor: Callable[..., Any], *args: Any) -> Any:
+async def _call(desk: Desk, actor: Callable[..., Any], *args: Any) -> Any:
     try:
-        returned = actor(*args)
+        returned = actor(*args) if is_async(actor) or is_ours(actor) else await desk.call(actor, *args)
         return await returned if inspect.isawaitable(returned) else returned
     except BaseException as error:
         if in_force():
