@@ -84,7 +84,10 @@ class Place:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.workspace,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{self.shared}"},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, self.shared, *sys.path))),
+            },
             start_new_session=True,
             **options,
         )

@@ -278,7 +278,7 @@ def draw_at_random() -> int:
 
 
 def read_its_own_state() -> str:
-    return held("Name")
+    return held("State")
 
 
 # Limits ---------------------------------------------------------------------------------------------------------------

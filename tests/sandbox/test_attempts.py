@@ -69,7 +69,7 @@ NECESSARY = {
     "talk_to_itself": "heard",
     "throw_away": None,
     "draw_at_random": 4,
-    "read_its_own_state": "python",
+    "read_its_own_state": "R",
 }
 
 

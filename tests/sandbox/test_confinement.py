@@ -26,7 +26,10 @@ def after(code: str, *, before: str = "", level: str = "limits") -> Any:
         f"confine({level!r}, workspace=os.getcwd(), memory_mb=512, network=False, readable=[])\n"
         f"print(json.dumps({code}))"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False, env=environment
+    )
     if ran.returncode:
         raise ChildProcessError(ran.stderr)
     return json.loads(ran.stdout)
