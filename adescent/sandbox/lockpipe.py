@@ -4,7 +4,8 @@ Whoever has the pipe open for writing and locked holds it. When the kernel close
 because the process is gone, it drops the lock first and only then tells those who have the pipe open for reading that
 nobody writes to it any more. So whoever opens it for reading, then finds it held and waits, misses nothing.
 
-A watch on a file (inotify) cannot do that: it tells of the closing *before* the lock is dropped.
+A watch on a file (inotify) promises no such thing: it is told of the closing *before* the lock is dropped (the order is
+that of ``__fput`` in the kernel's ``fs/file_table.c``).
 """
 
 from __future__ import annotations

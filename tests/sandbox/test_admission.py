@@ -153,9 +153,15 @@ def test_a_number_that_is_none_is_refused(n: Any, make: Make) -> None:
 
 
 def test_one_object_serves_one_loop_after_the_other(make: Make) -> None:
-    admission = make(2)
+    admission = make(1)
+
+    async def use() -> None:
+        await all_free(admission)
+        async with admission.admitted():
+            await not_let_in(admission)
+
     for backend in ("asyncio", "trio", "asyncio"):
-        anyio.run(all_free, admission, backend=backend)
+        anyio.run(use, backend=backend)
 
 
 @both_loops

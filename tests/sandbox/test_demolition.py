@@ -105,16 +105,16 @@ def test_something_else_in_place_of_the_directory(instead: str, parent: int, tmp
 
 def test_deeper_than_a_path_or_the_stack_with_few_open_files(parent: int, tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    nested(tmp_path / "w", 2 * sys.getrecursionlimit(), "n" * 100)
+    nested(tmp_path / "w", sys.getrecursionlimit() + 200, "n" * 100)
     with few_files():
         assert gone(parent)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wide(parent: int, tmp_path: Path) -> None:
-    for number in range(50):
+    for number in range(30):
         (tmp_path / "w" / str(number)).mkdir(parents=True)
-        for inner in range(40):
+        for inner in range(20):
             (tmp_path / "w" / str(number) / str(inner)).touch()
     with few_files():
         assert gone(parent)
@@ -131,7 +131,7 @@ def test_100_000_files(parent: int, tmp_path: Path) -> None:
 
 
 def test_modes_that_forbid_it(parent: int, tmp_path: Path) -> None:
-    for mode in (0o000, 0o100, 0o400, 0o500):
+    for mode in range(0o000, 0o1000, 0o100):
         folder = tmp_path / "w" / oct(mode)
         (folder / "inner" / "innermost").mkdir(parents=True)
         (folder / "inner" / "file").touch(0o000)
