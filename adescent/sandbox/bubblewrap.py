@@ -24,6 +24,8 @@ __all__ = ["bubblewrap_command", "missing"]
 INSTALL = "install bubblewrap 0.8 or newer (the program `bwrap`)."
 NOBODY = "65534"
 TRIAL_SECONDS = 20.0
+NEEDED_CAPABILITIES = 1 << 6 | 1 << 7 | 1 << 21
+"""Setting group and user ids, and making namespaces without a user namespace around them."""
 
 _APART = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
 
@@ -108,11 +110,10 @@ def _as_whom(shown: Iterable[str]) -> list[str]:
     The machine's own root is not bounded whatever it is called in a namespace, so it has to become somebody else, who
     can read ``shown`` only if all can. `confine` does that, with the two capabilities that are left to it here.
     """
-    if os.geteuid() == 0:
-        if _everyone_reads(shown) and _maps_everyone():
-            return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        return ["--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--uid", NOBODY, "--gid", NOBODY]
-    return ["--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+    if os.geteuid() == 0 and _may_be_anyone() and _everyone_reads(shown):
+        return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    named = ["--uid", NOBODY, "--gid", NOBODY] if os.geteuid() == 0 else []
+    return ["--unshare-user", "--disable-userns", "--cap-drop", "ALL", *named]
 
 
 def _everyone_reads(paths: Iterable[str]) -> bool:
@@ -120,13 +121,16 @@ def _everyone_reads(paths: Iterable[str]) -> bool:
     return all(mode & 0o005 == 0o005 if S_ISDIR(mode) else mode & 0o004 for mode in modes)
 
 
-def _maps_everyone() -> bool:
-    """Whether the user ids that `leave_root` draws from exist here: in most containers' own namespaces they do not."""
+def _may_be_anyone() -> bool:
+    """Whether this root is the machine's own: in a container it may lack capabilities, and most of the user ids."""
     try:
-        fields = Path("/proc/self/uid_map").read_text(encoding="ascii").split()
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        maps = [Path(f"/proc/self/{kind}_map").read_text(encoding="ascii").split() for kind in ("uid", "gid")]
     except OSError:
         return False
-    return len(fields) == 3 and fields[0] == "0" and int(fields[2]) >= FIRST_UID + UIDS
+    held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    all_ids = all(len(ids) == 3 and ids[0] == "0" and int(ids[2]) >= FIRST_UID + UIDS for ids in maps)
+    return held & NEEDED_CAPABILITIES == NEEDED_CAPABILITIES and all_ids
 
 
 def _bound(paths: Sequence[str], workspace: str) -> Iterator[str]:

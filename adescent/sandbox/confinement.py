@@ -20,6 +20,8 @@ __all__ = ["allow_cpu", "confine"]
 FILE_BYTES = 256 << 20
 """The largest file that can be written."""
 OPEN_FILES, MOST_OPEN_FILES = 1024, 4096
+MOST_SECONDS, MOST = 2.0**31, 2**62
+"""What the kernel can count with."""
 PROCESSES = 512
 """Processes and threads of one sandbox; where they cannot be told from others of the same user, on top of those."""
 
@@ -46,14 +48,15 @@ def confine(level: Level, *, workspace: str, memory_mb: int | None, network: boo
 def allow_cpu(seconds: float | None) -> None:
     """Let this process use ``seconds`` of processor time from now on (at least one, rounded up), then SIGXCPU ends it.
 
-    None: as much as it could at first. May be called again and again, to allow more or less.
+    None: as much as it could at first. May be called again and again, to allow more or less. That is for code that runs
+    away; code that means to can ignore the signal or raise the limit, and meets the rollout's deadline.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     if seconds is None:
         resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    allowed = math.ceil(used.ru_utime + used.ru_stime + max(1.0, seconds))
+    allowed = math.ceil(used.ru_utime + used.ru_stime + min(max(1.0, seconds), MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CPU, (_lesser(allowed, most), most))
 
 
@@ -74,7 +77,7 @@ def _lower(which: int, soft: int, hard: int) -> None:
 
 
 def _lesser(limit: int, other: int) -> int:
-    return limit if other == resource.RLIM_INFINITY else min(limit, other)
+    return min(limit, MOST if other == resource.RLIM_INFINITY else other)
 
 
 def _running() -> int:

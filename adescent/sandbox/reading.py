@@ -66,7 +66,10 @@ def covering(paths: Iterable[str]) -> list[str]:
 def _of_the_interpreter() -> Iterator[str]:
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
         yield from (f"{prefix}/{name}" for name in _IN_PREFIX)
-    yield str(Path(sys.executable).resolve().parent)
+    program = Path(sys.executable)
+    while program.is_symlink():  # each link on the way is read
+        program = program.parent / program.readlink()
+        yield str(program.parent)
     yield str(Path(__file__).absolute().parents[1])
 
 
@@ -86,13 +89,8 @@ def _beneath(path: str, others: Iterable[str]) -> bool:
 
 
 def _importable(directory: str, nested: int = _NESTED) -> list[str]:
-    """The modules and packages in ``directory``, or itself if it holds nothing else."""
-    found, only_code = [], True
-    for entry in _entries(directory):
-        inside = _of_entry(entry, nested)
-        found += inside
-        only_code = only_code and inside == [entry.path]
-    return [directory] if found and only_code else found
+    """The modules and packages in ``directory``."""
+    return [path for entry in _entries(directory) for path in _of_entry(entry, nested)]
 
 
 def _of_entry(entry: os.DirEntry[str], nested: int) -> list[str]:
@@ -102,7 +100,15 @@ def _of_entry(entry: os.DirEntry[str], nested: int) -> list[str]:
         return []
     if any(inner.name.startswith("__init__.") for inner in _entries(entry.path)):
         return [entry.path]
-    return _importable(entry.path, nested - 1) if nested else []
+    if not nested:
+        return []
+    inside = _importable(entry.path, nested - 1)
+    # Nothing but code: one path is sooner bound than many.
+    return [entry.path] if len(inside) == len(_entries(entry.path)) and _is_open(entry) else inside
+
+
+def _is_open(entry: os.DirEntry[str]) -> bool:
+    return entry.stat().st_mode & 0o005 == 0o005
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

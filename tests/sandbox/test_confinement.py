@@ -104,6 +104,14 @@ def test_processor_time_is_allowed_anew_for_what_comes_next(place: Any) -> None:
     assert found["allow_all_again"] is True
 
 
+def test_limits_beyond_what_the_kernel_counts_are_no_limits() -> None:
+    script = (
+        "import os; from adescent.sandbox.confinement import allow_cpu, confine;"
+        "confine('limits', workspace=os.getcwd(), memory_mb=10**18, network=False, readable=[]); allow_cpu(1e300)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=SECONDS)
+
+
 def test_landlock_is_refused_beside_another_thread(place: Any) -> None:
     place.need("landlock")
     waiting = "threading.Thread(target=threading.Event().wait, daemon=True).start()"

@@ -50,6 +50,22 @@ def test_what_can_be_imported_from_a_directory_can_be_read_and_nothing_beside_it
     assert found == {"actors.py", "google", "loose/module.py", "only_code", "package", "thing-1.0.dist-info"}
 
 
+def test_a_private_directory_of_code_is_given_by_what_is_in_it(project: Path) -> None:
+    (project / "only_code").chmod(0o700)
+    assert covers(interpreter_paths(), project / "only_code" / "inner" / "a.py")
+    assert str(project / "only_code") not in interpreter_paths()
+
+
+def test_each_link_on_the_way_to_the_interpreter_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bin", "current", "python"):
+        (tmp_path / name).mkdir()
+    _write(tmp_path / "python" / "python3")
+    (tmp_path / "current" / "python3").symlink_to("../python/python3")
+    (tmp_path / "bin" / "python3").symlink_to(tmp_path / "current" / "python3")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python3"))
+    assert {str(tmp_path / "current"), str(tmp_path / "python")} <= set(interpreter_paths())
+
+
 @pytest.mark.parametrize("name", ["data.json", ".env", ".git/config", "answers/held_out.json", "loose/notes.txt"])
 def test_data_beside_modules_stays_out_of_reach(project: Path, name: str) -> None:
     assert not covers(interpreter_paths(), project / name)
