@@ -93,17 +93,38 @@ def naps(count: int) -> list[Task]:
     return [("sleep", NAP, "rule", f"{index:08d}".ljust(1024, "x")) for index in range(count)]
 
 
+def cpu_seconds() -> tuple[float, float]:
+    """Of this process, and of its children that are alive."""
+    nanoseconds = 0
+    for mine in Path("/proc/self/task").iterdir():
+        for child in (mine / "children").read_text().split():
+            for thread in Path(f"/proc/{child}/task").iterdir():
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+    return time.process_time(), nanoseconds / 1e9
+
+
 async def rate(pool: Any, options: dict[str, Any], began: float) -> dict[str, Any]:
     """Cold start to the first result, then tasks a second when warm."""
     load = options["count"], options["size"], options["shared"]
     _, cold = await run_batch(pool, loads(2, *load[1:]))
     assert cold.first is not None
     await run_batch(pool, loads(WARM_UP, 1024, shared=False))
-    seconds, right = 0.0, 0
+    seconds, right, cpu = 0.0, 0, (0.0, 0.0)
     for _ in range(BATCHES):
-        spent, answers = await run_batch(pool, loads(*load))
+        tasks = loads(*load)
+        before = cpu_seconds()
+        spent, answers = await run_batch(pool, tasks)
+        after = cpu_seconds()
         seconds, right = seconds + spent, right + len(answers.values)
-    return {"cold_s": cold.first - began, "rate": right / seconds, "right": right, "of": options["count"] * BATCHES}
+        cpu = cpu[0] + after[0] - before[0], cpu[1] + after[1] - before[1]
+    return {
+        "cold_s": cold.first - began,
+        "rate": right / seconds,
+        "parent_cpu_us": cpu[0] / right * 1e6,
+        "workers_cpu_us": cpu[1] / right * 1e6,
+        "right": right,
+        "of": options["count"] * BATCHES,
+    }
 
 
 async def workers_of(pool: Any) -> list[int]:
