@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from adescent.errors import SandboxUnavailable, WireError
@@ -20,7 +19,7 @@ from adescent.executors.child_channel import Channel
 from adescent.executors.child_descriptors import out_of_reach, tie_to_parent
 from adescent.executors.child_rollouts import Call
 from adescent.executors.child_worker import Worker
-from adescent.executors.child_workspace import Workspace
+from adescent.executors.child_workspace import OwnDirectory, SharedDirectory
 from adescent.executors.results import contained
 from adescent.executors.wire import VERSION, Bye, Hello, Message, Ready
 from adescent.sandbox.confinement import confine
@@ -90,8 +89,8 @@ def _confined(channel: Channel, hello: Hello) -> Worker:
         network=hello.network,
         readable=hello.readable,
     )
-    workspace = Workspace(Path(hello.workspace or Path.cwd()), own=level != "none")
-    worker = Worker(channel, redactor, workspace)
+    directory = SharedDirectory() if level == "none" else OwnDirectory(hello.workspace)
+    worker = Worker(channel, redactor, directory)
     channel.send(Ready(VERSION, level))
     return worker
 

@@ -13,7 +13,8 @@ from adescent.executors.wire import Message, decode, encode
 
 __all__ = ["Channel"]
 
-BYTES_AT_ONCE = 2**20
+FEW_BYTES, MANY_BYTES = 2**16, 2**20
+"""To ask for many costs, even if only few come: that is done after a read that got all it asked for."""
 
 
 class Channel:
@@ -25,17 +26,20 @@ class Channel:
         self._arriving = select.poll()
         self._arriving.register(receiving, select.POLLIN)
         self._decoder = FrameDecoder()
+        self._at_once = FEW_BYTES
         self._unsent: deque[tuple[bytes, bytes]] = deque()
         self._at_the_pipe = threading.Lock()
+        os.register_at_fork(after_in_child=self._close)  # a copy of this process must not speak or listen for it
 
     def receive(self) -> Iterator[Message]:
         """Wait until something arrives; the messages that it completes, of which there may be none.
 
         Raises EOFError when there will be no more, WireError for what is no message.
         """
-        data = os.read(self.receiving, BYTES_AT_ONCE)
+        data = os.read(self.receiving, self._at_once)
         if not data:
             raise EOFError
+        self._at_once = MANY_BYTES if len(data) == self._at_once else FEW_BYTES
         return map(decode, self._decoder.feed(data))
 
     def arrived(self) -> Iterator[Message]:
@@ -64,3 +68,7 @@ class Channel:
             rest = memoryview(header + message)[written:]
             while rest:
                 rest = rest[os.write(self._sending, rest) :]
+
+    def _close(self) -> None:
+        os.close(self.receiving)
+        os.close(self._sending)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from threading import RLock
 from typing import Any
 
 __all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
@@ -26,11 +27,12 @@ PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
 class RolloutLog:
     """The log of one rollout. ``send`` is given its pieces as they are due, each redacted by ``redact``."""
 
-    __slots__ = ("_cut", "_pending", "_redact", "_room", "_send", "_tail", "closed")
+    __slots__ = ("_cut", "_lock", "_pending", "_redact", "_room", "_send", "_tail", "closed")
 
     def __init__(self, send: Callable[[str], None], redact: Callable[[str], str]) -> None:
         self._send = send
         self._redact = redact
+        self._lock = RLock()  # its threads print too, and handlers of signals in the middle of that
         self._room = HEAD
         self._pending = ""
         self._tail = ""
@@ -39,24 +41,23 @@ class RolloutLog:
 
     def write(self, text: str) -> None:
         """Take what was printed."""
-        if self._room:
-            text = self._write_head(text)
-        if text:
-            self._cut += max(0, len(text) - KEPT)
-            self._tail += text[-KEPT:]
-            if len(self._tail) > 2 * KEPT:
-                self._cut += len(self._tail) - KEPT
-                self._tail = self._tail[-KEPT:]
+        with self._lock:
+            if self._room > 0:
+                text = self._write_head(text)
+            if text:
+                self._write_tail(text)
 
     def close(self) -> None:
         """Send what has not been sent. What is printed from now on is not of this rollout any more."""
         self.closed = True
-        tail = self._redact(self._tail)
-        cut = self._cut + max(0, len(tail) - TAIL)
-        text = self._redact(self._pending)
-        text += f"\n[… {cut} characters left out …]\n{tail[-TAIL:]}" if cut else tail
-        self._pending = self._tail = ""
-        if text:
+        if not self._pending and not self._tail:
+            return
+        with self._lock:
+            tail = self._redact(self._tail)
+            cut = self._cut + max(0, len(tail) - TAIL)
+            text = self._redact(self._pending)
+            text += f"\n[… {cut} characters left out …]\n{tail[-TAIL:]}" if cut else tail
+            self._pending = self._tail = ""
             self._send(text)
 
     def _write_head(self, text: str) -> str:
@@ -71,6 +72,13 @@ class RolloutLog:
             piece, self._pending = self._pending[:end], self._pending[end:]
             self._send(self._redact(piece))
         return rest
+
+    def _write_tail(self, text: str) -> None:
+        self._cut += max(0, len(text) - KEPT)
+        self._tail += text[-KEPT:]
+        if len(self._tail) > 2 * KEPT:
+            self._cut += len(self._tail) - KEPT
+            self._tail = self._tail[-KEPT:]
 
 
 class _Routed(io.RawIOBase):
@@ -114,7 +122,8 @@ class StandardStreams:
 
     def restore(self) -> None:
         """Put them in place, in case user code left something else there."""
-        sys.stdout, sys.stderr = self._out, self._err
+        sys.stdout = sys.__stdout__ = self._out  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self._err  # type: ignore[misc]
 
 
 def _text_over(descriptor: int) -> io.TextIOWrapper:

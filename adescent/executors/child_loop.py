@@ -1,6 +1,6 @@
-"""A worker that has met an async actor: an event loop of its own thread serves from then on.
+"""A worker that has met an async actor: rollouts are performed on an event loop from then on.
 
-Plain functions are still called in the main thread, as they are in a worker without a loop.
+The loop runs in a thread of its own: the main thread is for plain functions, one at a time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from adescent.cancellation import in_force, own_task, shed_stray
-from adescent.errors import WireError
 from adescent.executors.child_desk import Desk
 from adescent.executors.child_rollouts import Actors, Call, Rollout
 from adescent.executors.child_worker import Worker
 from adescent.executors.results import ActorAborted
 from adescent.executors.signatures import is_async, is_ours
+from adescent.sidebyside import FirstError
 
 __all__ = ["await_alone", "serve_on_loop"]
 
@@ -37,13 +37,16 @@ def await_alone(awaitable: Awaitable[Any], loop: Loop) -> Any:
 
 
 def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) -> NoReturn:
-    """Serve from here on, beginning with the rollout that needs the loop. Ends as `serve` does."""
+    """Serve from here on, beginning with the rollout that needs the loop.
+
+    Raises EOFError when the parent has nothing more to say, and what a `Worker` raises.
+    """
     desk = Desk()
     ended: list[BaseException] = []
 
     def serve() -> None:
         try:
-            ended.append(anyio.run(_serve, worker, desk, rollout, actors, backend=loop))
+            anyio.run(_serve, worker, desk, (rollout, actors), backend=loop)
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
             ended.append(error)
         finally:
@@ -54,45 +57,50 @@ def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) 
     raise ended.pop()
 
 
-async def _serve(worker: Worker, desk: Desk, rollout: Rollout, actors: Actors) -> Exception:
-    """Serve until that is not possible any more, and return what would otherwise be raised, bare."""
-    ended: Exception
-    call: Call = partial(_call, desk)
-    async with anyio.create_task_group() as rollouts:
-        begun: tuple[Rollout, Actors] | None = rollout, actors
-        try:
+async def _serve(worker: Worker, desk: Desk, begun: tuple[Rollout, Actors] | None) -> None:
+    first = FirstError()
+    async with anyio.create_task_group() as group:
+
+        async def perform(rollout: Rollout, actors: Actors) -> None:
+            with first.ending(group.cancel_scope), own_task():
+                await _perform(worker, partial(_call, desk), rollout, actors)
+
+        with first.ending(group.cancel_scope):
             while True:
                 if begun is not None:
-                    rollouts.start_soon(_perform, worker, call, *begun, name=f"lease {begun[0].run.lease}")
+                    group.start_soon(perform, *begun, name=f"lease {begun[0].run.lease}")
                     await checkpoint()  # it has its turn before the next one is begun
-                worker.hear(worker.channel.arrived())
                 if not worker.has_waiting:
                     await anyio.wait_readable(worker.channel.receiving)
-                    worker.hear(worker.channel.arrived())
+                worker.hear(worker.channel.arrived())
                 begun = worker.begin() if worker.has_waiting else None
-        except (EOFError, OSError, WireError) as error:
-            ended = error
-            rollouts.cancel_scope.cancel()
-    return ended
+    first.raise_bare()
 
 
 async def _perform(worker: Worker, call: Call, rollout: Rollout, actors: Actors) -> None:
+    answer = None
     with anyio.CancelScope() as scope:
         rollout.stop = scope.cancel
-        answer = None
-        with own_task():
-            answer = await rollout.perform(actors, call)
+        answer = await rollout.perform(actors, call)
     worker.end(rollout, answer or rollout.cancelled())
 
 
 async def _call(desk: Desk, actor: Callable[..., Any], *args: Any) -> Any:
     try:
         returned = actor(*args) if is_async(actor) or is_ours(actor) else await desk.call(actor, *args)
-        return await returned if inspect.isawaitable(returned) else returned
+        if inspect.isawaitable(returned):
+            returned = await returned
     except BaseException as error:
-        if in_force():
-            await checkpoint_if_cancelled()  # raises the cancellation alone, whatever the actor made of it
-        await shed_stray()
+        await _settle()
         if isinstance(error, Exception):
             raise
         raise ActorAborted(error) from error
+    await _settle()
+    return returned
+
+
+async def _settle() -> None:
+    """Raise the cancellation that is in force, alone, whatever an actor made of it; undo one that it has made up."""
+    if in_force():
+        await checkpoint_if_cancelled()
+    await shed_stray()

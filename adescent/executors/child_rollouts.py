@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from time import perf_counter
+from traceback import clear_frames
 from typing import Any, Literal
 
 from attrs import frozen
 
 from adescent.canonical import check_json
 from adescent.checks import is_number
-from adescent.errors import ContractError
+from adescent.errors import ContractError, WireError
 from adescent.executors.child_log import PRINTS, RolloutLog
 from adescent.executors.context import RolloutContext
 from adescent.executors.results import contained, failure_from, traceback_of
@@ -105,8 +106,8 @@ class Rollout:
         message = "the rollout was not wanted any more."
         return Failed(self.run.lease, self._seconds(), "infrastructure", "worker", "Cancelled", message)
 
-    def too_large(self, error: Exception) -> Failed:
-        """The answer in place of one that cannot be sent."""
+    def unsendable(self, error: WireError) -> Failed:
+        """The answer in place of one that is too large, or holds what does not cross."""
         if self.job.run is None:
             return self._failed(error, "caller", "reward")
         return self._failed(error, "model", "run")
@@ -118,20 +119,17 @@ class Rollout:
         return self._text, shown, RolloutContext(self.run.resume_state, self._keep)
 
     def _failed(self, error: Exception, kind: FailureKind, stage: Stage, output: Any = None) -> Failed:
-        failure = failure_from(error, kind, stage)
+        lease, seconds = self.run.lease, self._seconds()
+        if isinstance(error, MemoryError):
+            clear_frames(error.__traceback__)  # they hold what has filled it, and to tell of it takes some
+        try:
+            failure = failure_from(error, kind, stage)
+            message, trace = spelled_out(failure.message), spelled_out(traceback_of(error))
+        except BaseException:  # noqa: BLE001 - somebody else's __str__ may raise anything
+            return Failed(lease, seconds, kind, stage, type(error).__name__, "(it raises when asked for its words)")
         wait = failure.retry_after
-        return Failed(
-            self.run.lease,
-            self._seconds(),
-            kind,
-            stage,
-            failure.type,
-            spelled_out(failure.message),
-            failure.transient,
-            float(wait) if is_number(wait) and math.isfinite(wait) else None,
-            spelled_out(traceback_of(error)),
-            output,
-        )
+        wait = float(wait) if is_number(wait) and math.isfinite(wait) else None
+        return Failed(lease, seconds, kind, stage, failure.type, message, failure.transient, wait, trace, output)
 
     def _seconds(self) -> float:
         return perf_counter() - self._started

@@ -13,7 +13,7 @@ from adescent.errors import WireError
 from adescent.executors.child_channel import Channel
 from adescent.executors.child_log import RolloutLog, StandardStreams
 from adescent.executors.child_rollouts import Actors, Rollout
-from adescent.executors.child_workspace import Workspace
+from adescent.executors.child_workspace import WorkingDirectory
 from adescent.executors.wire import ArtifactText, Cancel, Checkpoint, Done, Failed, Job, Log, Message, Run
 from adescent.refs import Resolver
 from adescent.sandbox.confinement import allow_cpu
@@ -25,10 +25,10 @@ __all__ = ["Worker"]
 class Worker:
     """Serves one parent. Whoever drives it has it hear messages, begins what waits, and ends what has begun."""
 
-    def __init__(self, channel: Channel, redactor: Redactor, workspace: Workspace) -> None:
+    def __init__(self, channel: Channel, redactor: Redactor, directory: WorkingDirectory) -> None:
         self.channel = channel
         self._redactor = redactor
-        self._workspace = workspace
+        self._directory = directory
         self._streams = StandardStreams()
         self._texts: dict[str, str] = {}
         self._jobs: dict[int, Job] = {}
@@ -80,18 +80,20 @@ class Worker:
     def end(self, rollout: Rollout, answer: Done | Failed) -> None:
         """Send what the rollout came to, and leave the process to the next one as it was.
 
-        Raises OSError when the workspace cannot be had as it was, or the parent is gone.
+        Raises OSError when its directory cannot be had as it was, or the parent is gone.
         """
+        alone = len(self._under_way) == 1
+        if alone:
+            signal.alarm(0)  # one that this rollout has set would go off in another, or here
         rollout.log.close()
         try:
             self.channel.send(self._redacted(answer))
         except WireError as error:
-            self.channel.send(self._redacted(rollout.too_large(error)))
+            self.channel.send(self._redacted(rollout.unsendable(error)))
         del self._under_way[rollout.run.lease]
-        if not self._under_way:
+        if alone:
             self._streams.restore()
-            self._workspace.restore()
-            signal.alarm(0)  # one that a rollout has set would go off in another
+            self._directory.restore()
 
     def _named_by(self, run: Run) -> tuple[Job, str]:
         try:
@@ -104,7 +106,8 @@ class Worker:
             self._under_way[lease].stop()
 
     def _keep(self, lease: int, state: Any) -> None:
-        self.channel.send(Checkpoint(lease, self._redactor.json(state)))
+        if lease in self._under_way:  # a thread that the rollout has left behind may still be counting
+            self.channel.send(Checkpoint(lease, self._redactor.json(state)))
 
     def _resolver(self, job: Job) -> Resolver:
         allow = tuple(job.allow)

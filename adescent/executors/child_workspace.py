@@ -3,34 +3,70 @@
 from __future__ import annotations
 
 import os
-import shutil
+import time
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Workspace"]
+from adescent.executors.child_descriptors import out_of_reach
+
+__all__ = ["OwnDirectory", "SharedDirectory", "WorkingDirectory"]
+
+SECONDS_TO_EMPTY = 5.0
+HEAP = ".adescent-heap"
+"""Where what is to be removed is collected; it is removed as well."""
 
 
-class Workspace:
-    """Where rollouts run. ``own``: nobody else works there, so that what a rollout left may be removed."""
-
-    def __init__(self, path: Path, *, own: bool) -> None:
-        self._path = path
-        self._own = own
+class WorkingDirectory(Protocol):
+    """Where rollouts run."""
 
     def restore(self) -> None:
-        """Make it as it was: empty if it is the worker's own, and the current directory.
+        """Make it what it was before a rollout. Raises OSError when that is not to be had."""
 
-        Raises OSError when that is not to be had.
-        """
-        if self._own:
-            self._path.mkdir(parents=True, exist_ok=True)
+
+class SharedDirectory:
+    """The directory in which the worker was started: it belongs to somebody else, and is left alone."""
+
+    def __init__(self) -> None:
+        # By descriptor: it may have no name any more.
+        self._folder = out_of_reach(os.open(".", os.O_PATH | os.O_DIRECTORY))
+
+    def restore(self) -> None:
+        """Go back there."""
+        os.fchdir(self._folder)
+
+
+class OwnDirectory:
+    """A directory in which nobody else works, at ``path``, an absolute one: what rollouts leave in it is removed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._identity = self._found()
+
+    def restore(self) -> None:
+        """Make sure that it is there, is the same, current, and empty."""
+        try:
+            if self._found() != self._identity:  # to empty what a link leads to could be a disaster
+                raise OSError(f"something else has taken the place of the workspace {self._path}")
+        except FileNotFoundError:
+            Path(self._path).mkdir(0o700)
+            self._identity = self._found()
         os.chdir(self._path)
-        if self._own:
-            self._empty()
-
-    def _empty(self) -> None:
         with os.scandir(self._path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry)
-                else:
-                    Path(entry).unlink()
+            names = [entry.name for entry in entries]
+        if names:
+            self._remove(names)
+
+    def _found(self) -> tuple[int, int]:
+        found = os.lstat(self._path)
+        return found.st_dev, found.st_ino
+
+    def _remove(self, names: list[str]) -> None:
+        from adescent.sandbox.demolition import demolish  # most rollouts write nothing
+
+        until = time.monotonic() + SECONDS_TO_EMPTY
+        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not all(demolish(folder, name, HEAP, until) for name in names):
+                raise OSError(f"the workspace {self._path} holds more than can be removed in {SECONDS_TO_EMPTY} s")
+        finally:
+            os.close(folder)
