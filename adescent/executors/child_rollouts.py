@@ -99,7 +99,8 @@ class Rollout:
             return self._failed(error, kind, stage, output)
         finally:
             PRINTS.reset(printing)
-        return Done(self.run.lease, self._seconds(), output, score.value, score.feedback, dict(score.metrics))
+        feedback, metrics = spelled_out(score.feedback), dict(score.metrics)
+        return Done(self.run.lease, self._seconds(), output, score.value, feedback, metrics)
 
     def cancelled(self) -> Failed:
         """The answer that says that it was stopped."""

@@ -25,9 +25,9 @@ _LOST = {
 }
 
 
-def refused(spec: RolloutSpec, error: AdescentError) -> Result:
+def refused(spec: RolloutSpec, error: AdescentError | OSError) -> Result:
     """The result of a spec that cannot be run here."""
-    failure = failure_from(error, "caller", "worker")
+    failure = failure_from(error, "infrastructure" if isinstance(error, OSError) else "caller", "worker")
     return Result(spec.lease_id, spec.task.id, error=failure, traceback=traceback_of(error), attempt=spec.attempt)
 
 
@@ -119,4 +119,6 @@ def _redacted(result: Result, room: Room) -> Result:
         error=None if error is None else evolve(error, message=redact.text(error.message)),
         traceback=redact.text(result.traceback),
         log=redact.text(result.log),
+        deaths=tuple(map(redact.text, result.deaths)),
+        checkpoint=redact.json(result.checkpoint),
     )

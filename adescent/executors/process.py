@@ -140,8 +140,11 @@ class ProcessExecutor:
             return refused(spec, error)
         if self._admission is None:
             return await self._run(spec, sandbox, room, run, reward)
-        async with self._admission.admitted():
-            return await self._run(spec, sandbox, room, run, reward)
+        try:
+            async with self._admission.admitted():
+                return await self._run(spec, sandbox, room, run, reward)
+        except (AdescentError, OSError) as error:  # of who admits: what goes wrong in there is in a result
+            return refused(spec, error)
 
     def _ref(self, role: str, of_spec: Ref | None) -> Ref:
         if of_spec is not None:
