@@ -1,4 +1,26 @@
-"""The levels of confinement, and which of them can be reached on this machine."""
+"""The levels of confinement, what each keeps code from, and which of them can be reached on this machine.
+
+===================================  ==========  ============  ==============
+code is kept from                    ``limits``  ``landlock``  ``bubblewrap``
+===================================  ==========  ============  ==============
+using more memory, more open files   yes (1)     yes (1)       yes (1)
+reading the host's environment       no (2)      yes           yes
+reading what it was not given        no          yes           yes
+writing outside of its workspace     no          yes (3)       yes
+filling the disk                     no          no            yes (4)
+the network, programs beside it      no          yes (5)       yes (5)
+signals to, tracing of other code    no          yes (6)       yes
+having more than 512 processes       yes (7)     yes (7)       yes (8)
+leaving its group, so as to live on  no          no            yes
+===================================  ==========  ============  ==============
+
+(1) Each process; memory that processes share is not counted, nor what many take together: where that matters, run the
+host in a control group of its own. (2) It is not handed on, but /proc shows it. (3) Mode and times of files of the same
+user can be changed. (4) It writes into memory, of bounded size; how many files there are is bounded by the deadline
+only. (5) Where the spec allows the network, that is the internet's protocols, this machine's ports included. (6) Signals
+from Linux 6.12 on. (7) On top of what runs; and not for root, whose processes the kernel does not count. (8) For root
+only where all that is read can be read by everyone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +30,7 @@ from adescent.workspec import Level, SandboxSpec
 __all__ = ["LEVELS", "Level", "isolates", "reach"]
 
 LEVELS: tuple[Level, ...] = ("none", "limits", "landlock", "bubblewrap")
-"""Weakest first; what each stops is in the documentation, as a table."""
+"""Weakest first."""
 
 
 def isolates(level: Level) -> bool:
