@@ -13,6 +13,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from adescent.errors import ContractError, OptionError, WrongThread
+from adescent.policies import AdmissionControl
 from adescent.sandbox.admission import Admission
 from adescent.sandbox.lockpipe import is_held
 
@@ -190,8 +191,9 @@ async def test_another_loop_meanwhile_is_refused(make: Make, anyio_backend: Any)
 @both_loops
 async def test_objects_share_a_directorys_places(anyio_backend: Any, tmp_path: Path) -> None:
     one, other = Admission(2, tmp_path), Admission(2, str(tmp_path))
+    control: AdmissionControl = other
     with anyio.fail_after(BOUND):
-        async with one.admitted(), other.admitted():
+        async with one.admitted(), control.admitted():
             await not_let_in(one)
             await not_let_in(other)
         async with other.admitted(), other.admitted():

@@ -59,7 +59,7 @@ def in_line(directory: Path) -> int:
 
 def test_four_processes_never_pass_the_ceiling(tmp_path: Path) -> None:
     with ExitStack() as living:
-        children = [living.enter_context(child(tmp_path, 2, "many", 6, 40)) for _ in range(4)]
+        children = [living.enter_context(child(tmp_path, 2, "many", 4, 25)) for _ in range(4)]
         for process in children:
             assert [said(process), said(process), process.wait(BOUND)] == ["ready", "done", 0]
     anyio.run(all_free, Admission(2, tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import resource
 import socket
@@ -31,14 +32,17 @@ def gone(parent: int, seconds: float = 60.0) -> bool:
 
 
 @contextmanager
-def few_files() -> Iterator[None]:
-    """Ten more open files at most."""
+def within_little() -> Iterator[None]:
+    """Ten more open files and fifty more calls in each other at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    deepest = sys.getrecursionlimit()
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 11, hard))
+    sys.setrecursionlimit(len(inspect.stack(0)) + 50)
     try:
         yield
     finally:
+        sys.setrecursionlimit(deepest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -103,10 +107,10 @@ def test_something_else_in_place_of_the_directory(instead: str, parent: int, tmp
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "outside"]
 
 
-def test_deeper_than_a_path_or_the_stack_with_few_open_files(parent: int, tmp_path: Path) -> None:
+def test_deeper_than_a_path_the_stack_or_the_open_files(parent: int, tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    nested(tmp_path / "w", sys.getrecursionlimit() + 200, "n" * 100)
-    with few_files():
+    nested(tmp_path / "w", 150, "n" * 100)
+    with within_little():
         assert gone(parent)
     assert list(tmp_path.iterdir()) == []
 
@@ -116,7 +120,7 @@ def test_wide(parent: int, tmp_path: Path) -> None:
         (tmp_path / "w" / str(number)).mkdir(parents=True)
         for inner in range(20):
             (tmp_path / "w" / str(number) / str(inner)).touch()
-    with few_files():
+    with within_little():
         assert gone(parent)
     assert list(tmp_path.iterdir()) == []
 

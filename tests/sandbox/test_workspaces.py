@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from adescent.errors import ContractError, OptionError
+from adescent.policies import SandboxProvider
 from adescent.sandbox.workspaces import Workspaces
 from adescent.workspec import Workspace
 
@@ -56,7 +57,7 @@ def litter(workspace: Workspace) -> None:
 
 @both_loops
 async def test_a_workspace_is_an_empty_directory_of_its_own(anyio_backend: Any, tmp_path: Path) -> None:
-    workspaces = Workspaces(tmp_path / "root")
+    workspaces: SandboxProvider = Workspaces(tmp_path / "root")
     with anyio.fail_after(BOUND):
         first, second = await workspaces.acquire("worker 1"), await workspaces.acquire("worker 2" * 1000)
         for workspace in (first, second):
