@@ -17,9 +17,9 @@ leaving its group, so as to live on  no          no            yes
 (1) Each process; memory that processes share is not counted, nor what many take together: where that matters, run the
 host in a control group of its own. (2) It is not handed on, but /proc shows it. (3) Mode and times of files of the same
 user can be changed. (4) It writes into memory, of bounded size; how many files there are is bounded by the deadline
-only. (5) Where the spec allows the network, that is the internet's protocols, this machine's ports included. (6) Signals
-from Linux 6.12 on. (7) On top of what runs; and not for root, whose processes the kernel does not count. (8) For root
-only where all that is read can be read by everyone.
+only. (5) Where the spec allows the network, that is the internet's protocols, ports of this machine included.
+(6) Signals from Linux 6.12 on. (7) On top of what runs; and not for root, whose processes the kernel does not count.
+(8) For root only where all that is read can be read by everyone.
 """
 
 from __future__ import annotations
