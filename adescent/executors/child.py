@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from adescent.errors import SandboxUnavailable, WireError
 from adescent.executors.child_channel import Channel
 from adescent.executors.child_descriptors import out_of_reach, tie_to_parent
+from adescent.executors.child_offspring import Offspring
 from adescent.executors.child_rollouts import Call
 from adescent.executors.child_worker import Worker
 from adescent.executors.child_workspace import OwnDirectory, SharedDirectory
@@ -90,7 +91,7 @@ def _confined(channel: Channel, hello: Hello) -> Worker:
         readable=hello.readable,
     )
     directory = SharedDirectory() if level == "none" else OwnDirectory(hello.workspace)
-    worker = Worker(channel, redactor, directory)
+    worker = Worker(channel, redactor, directory, None if level == "none" else Offspring())
     channel.send(Ready(VERSION, level))
     return worker
 

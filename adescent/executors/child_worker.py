@@ -12,6 +12,7 @@ from attrs import evolve
 from adescent.errors import WireError
 from adescent.executors.child_channel import Channel
 from adescent.executors.child_log import RolloutLog, StandardStreams
+from adescent.executors.child_offspring import Offspring
 from adescent.executors.child_rollouts import Actors, Rollout
 from adescent.executors.child_workspace import WorkingDirectory
 from adescent.executors.wire import ArtifactText, Cancel, Checkpoint, Done, Failed, Job, Log, Message, Run
@@ -25,10 +26,13 @@ __all__ = ["Worker"]
 class Worker:
     """Serves one parent. Whoever drives it has it hear messages, begins what waits, and ends what has begun."""
 
-    def __init__(self, channel: Channel, redactor: Redactor, directory: WorkingDirectory) -> None:
+    def __init__(
+        self, channel: Channel, redactor: Redactor, directory: WorkingDirectory, offspring: Offspring | None
+    ) -> None:
         self.channel = channel
         self._redactor = redactor
         self._directory = directory
+        self._offspring = offspring
         self._streams = StandardStreams()
         self._texts: dict[str, str] = {}
         self._jobs: dict[int, Job] = {}
@@ -70,12 +74,20 @@ class Worker:
             allow_cpu(job.cpu_seconds)
         actors = self._actors.get(job.number)
         if actors is None:
-            found = rollout.actors(self._resolver(job))
+            found = self._made(rollout)
             if isinstance(found, Failed):
                 self.end(rollout, found)
                 return None
             actors = self._actors[job.number] = found
         return rollout, actors
+
+    def _made(self, rollout: Rollout) -> Actors | Failed:
+        """Its job's actors. Processes that they started when they were made stay, as they do."""
+        before = self._offspring.present() if self._offspring else set()
+        actors = rollout.actors(self._resolver(rollout.job))
+        if self._offspring:
+            self._offspring.keep(self._offspring.present() - before)
+        return actors
 
     def end(self, rollout: Rollout, answer: Done | Failed) -> None:
         """Send what the rollout came to, and leave the process to the next one as it was.
@@ -93,6 +105,8 @@ class Worker:
         del self._under_way[rollout.run.lease]
         if alone:
             self._streams.restore()
+            if self._offspring:
+                self._offspring.end()  # before that of which it may make use
             self._directory.restore()
 
     def _named_by(self, run: Run) -> tuple[Job, str]:
