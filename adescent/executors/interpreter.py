@@ -79,6 +79,7 @@ class Interpreter:
                 start_new_session=True,
             )
             self._exit = os.pidfd_open(self._process.pid)
+            _tie(lifeline, self._process.pid)
         except BaseException:
             _close_all(mine)
             raise
@@ -92,6 +93,7 @@ class Interpreter:
         self._waiting: anyio.CancelScope | None = None
         self._errors = bytearray()
         self._decoder = FrameDecoder()
+        self._makes_no_sense = False
         self._asked = False
         self._closed = False
 
@@ -137,7 +139,8 @@ class Interpreter:
     async def attend(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
         """Hand over what it says, as many messages at once as arrived, until its process is gone and all is read.
 
-        ``broke`` is told when it stops making sense or closes its pipe. May be cancelled and run again.
+        ``hear`` raises WireError for what makes no sense. ``broke`` is told of that, or that it has closed its pipe;
+        from then on nobody listens. May be cancelled and run again.
         """
         if not self._closed:
             async with create_task_group() as tasks:
@@ -150,7 +153,7 @@ class Interpreter:
 
     async def _listen(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
         size = SMALL_READ
-        while True:
+        while not self._makes_no_sense:
             try:
                 data = os.read(self._out, size)
             except BlockingIOError:
@@ -163,36 +166,39 @@ class Interpreter:
             size = PIPE_BYTES if len(data) == size else SMALL_READ
             if error := self._cut(data, hear):
                 broke(error)
-                return
             await checkpoint()
 
     def _cut(self, data: bytes, hear: Callable[[list[memoryview]], None]) -> str:
-        """Hand over the messages that are complete now. What is wrong with the rest, or ``""``."""
+        """Hand over the messages that are complete now. What is wrong with them or with the rest, or ``""``."""
         messages: list[memoryview] = []
+        wrong = ""
         try:
             messages.extend(self._decoder.feed(data))
         except WireError as error:
-            return str(error)
-        finally:
+            wrong = str(error)
+        try:
             if messages:
                 hear(messages)
-        return ""
+        except WireError as error:  # it came before the other
+            wrong = str(error)
+        self._makes_no_sense = bool(wrong)
+        return wrong
 
     async def _keep_errors(self) -> None:
         while True:
             await wait_readable(self._err)
-            if not self._read_errors():
+            if self._read_errors() == b"":
                 return
 
-    def _read_errors(self) -> bool:
-        """Read once. Whether there may be more."""
+    def _read_errors(self) -> bytes | None:
+        """Read once: nothing when there will be no more, None when there is none now."""
         try:
             data = os.read(self._err, SMALL_READ)
         except BlockingIOError:
-            return False
+            return None
         self._errors += data
         del self._errors[:-ERRORS_KEPT]
-        return bool(data)
+        return data
 
     @property
     def errors(self) -> str:
@@ -261,12 +267,15 @@ class Interpreter:
     def _hear_rest(self, hear: Callable[[list[memoryview]], None]) -> None:
         """What it wrote before it ended; a message cut off by its end is none."""
         for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
+            if self._makes_no_sense:
+                return
             try:
                 data = os.read(self._out, PIPE_BYTES)
             except BlockingIOError:
                 return
-            if not data or self._cut(data, hear):
+            if not data:
                 return
+            self._cut(data, hear)
 
     def _signal(self, number: int) -> None:
         try:
@@ -322,6 +331,16 @@ def _pipe() -> tuple[int, int]:
 def _as_mine(end: int) -> int:
     os.set_blocking(end, False)
     return end
+
+
+def _tie(lifeline: int, group: int) -> None:
+    """Have the kernel kill the group when the other end of its lifeline, which is this process's, is closed.
+
+    A worker does that for itself as well, where it has a group of another number; this is for one that hangs before.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _close_all(ends: Sequence[int]) -> None:

@@ -55,6 +55,8 @@ ARTIFACTS_KEPT = 8
 LOG_KEPT = 32_768
 """Characters kept of what one rollout prints, over all its attempts; workers send less."""
 
+OUT_OF_MEMORY = "ran out of memory"
+
 LAUNCH_SECONDS = 30.0
 CLEAR_SECONDS = 30.0
 """How long the disk may take over a workspace before the pool goes on without it."""
@@ -107,6 +109,7 @@ class _Worker:
     """Text → digest of those it remembers, the longest unused first."""
     jobs: set[int] = field(factory=set)
     flight: dict[int, Order] = field(factory=dict)
+    sent: int = 0
     unsent: list[bytes] = field(factory=list)
     ready: bool = False
     killed: str = ""
@@ -199,6 +202,7 @@ class Pool:
             self._refuse(worker, send.number, error)
             return
         worker.flight[send.number] = order
+        worker.sent += 1
         self._touched.add(worker)
 
     def _messages(self, worker: _Worker, order: Order, number: int) -> list[bytes]:
@@ -313,21 +317,19 @@ class Pool:
         self._act()
 
     def _hear(self, worker: _Worker, messages: list[memoryview]) -> None:
+        """Raises WireError for what no worker says."""
         now = time.monotonic()
         try:
             for each in messages:
                 self._take_in(worker, decode(each), now)
-        except WireError as error:
-            self._rules.broke(worker.number, str(error), now)
-        self._act()
+        finally:
+            self._act()
 
     def _take_in(self, worker: _Worker, message: Message, now: float) -> None:
         match message:
             case Done() | Failed():
-                worker.flight.pop(message.lease, None)
-                lease = self._rules.answered(worker.number, message.lease, message.seconds, now)
-                if lease is not None:
-                    _order(lease).settle(message)
+                if not self._blames_memory(worker, message, now):
+                    self._take_answer(worker, message, now)
             case Log():
                 if (order := worker.flight.get(message.lease)) is not None:
                     order.add_to_log(message.text)
@@ -345,6 +347,23 @@ class Pool:
                 worker.goodbye = message.reason
             case _:
                 raise WireError(f"a worker sent a {type(message).__name__}, which only its parent may.")
+
+    def _take_answer(self, worker: _Worker, answer: Done | Failed, now: float) -> None:
+        worker.flight.pop(answer.lease, None)
+        lease = self._rules.answered(worker.number, answer.lease, answer.seconds, now)
+        if lease is not None:
+            _order(lease).settle(answer)
+
+    def _blames_memory(self, worker: _Worker, answer: Done | Failed, now: float) -> bool:
+        """Whether memory has run out where it may be another lease that has used it up; then it is no answer yet.
+
+        The worker is done with in any case: whatever fills it would fail those that come next.
+        """
+        if not isinstance(answer, Failed) or not answer.type.endswith("MemoryError"):  # some libraries have their own
+            return False
+        self._rules.broke(worker.number, OUT_OF_MEMORY, now)
+        order = worker.flight.get(answer.lease)
+        return worker.sent > 1 and order is not None and OUT_OF_MEMORY not in order.deaths
 
 
 def _order(lease: Lease) -> Order:
