@@ -116,17 +116,23 @@ def rates(bench: Bench) -> None:
     of_small: dict[str, list[float]] = {}
     for label, load in LOADS.items():
         found: dict[str, list[float]] = {name: [] for name in names}
+        cpu: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
         for _, name in bench.turns(names):
             row = bench.measure(name, "rate", 90, load=label, count=_count(bench, name, label), **load)
             found[name].append(row.get("rate", 0.0))
             if "failed" in row or row["right"] < row["of"]:
                 print(f"  {name}, {label}: {row.get('failed', row)}")
-            elif label == "1 KiB":
-                cold[name].append(row["cold_s"])
+            else:
+                cpu[name].append((row["parent_cpu_us"], row["workers_cpu_us"]))
+                cold[name] += [row["cold_s"]] if label == "1 KiB" else []
         of_small = of_small or found
-        print(f"\nNo-op tasks, {label}: tasks/s (lowest to highest), share of the floor in the same turn")
+        print(
+            f"\nNo-op tasks, {label}: tasks/s (lowest to highest), share of the floor in the same turn, CPU a task (parent + workers)"
+        )
         for name, rates_found in found.items():
             line = f"  {name:34}{_spread(rates_found)}   {_ratio(rates_found, found[FLOOR]):5.2f} of the floor"
+            if cpu[name]:
+                line += "   {:4.0f} + {:3.0f} µs".format(*(median(part) for part in zip(*cpu[name], strict=True)))
             if label.startswith("shared"):
                 line += f"   {_ratio(rates_found, of_small[name]):5.2f} of its own rate at 1 KiB"
             print(line)
