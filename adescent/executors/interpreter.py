@@ -33,6 +33,9 @@ PIPE_BYTES = 2**20
 SMALL_READ = 2**16
 WRITES_AT_ONCE = 512
 READS_AFTER_EXIT = 64
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that its command died of."""
+
 ERRORS_KEPT = 8_192
 """Bytes kept of what a worker wrote past the messages: the last ones."""
 
@@ -57,9 +60,12 @@ class Interpreter:
 
     Making one starts it; nothing is awaited before it can be killed. Then `attend` must run, until it returns, in one
     task after the other if need be. ``command`` gets the numbers of the two message pipes as its last arguments.
+    ``wrapped``: it starts the worker within itself, and tells of its death by a signal as a shell does.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: str | None, *, wrapped: bool = False
+    ) -> None:
         mine: list[int] = []
         theirs: list[int] = []
         try:
@@ -86,6 +92,7 @@ class Interpreter:
         finally:
             _close_all(theirs)
         self.pid = self._process.pid
+        self._wrapped = wrapped
         self._unsent: deque[memoryview | bytes] = deque()
         self._writable = anyio.Event()
         self._ending = _Ending.NOT
@@ -286,7 +293,7 @@ class Interpreter:
     @property
     def exit_words(self) -> str:
         """How the process ended: ``"killed by SIGSEGV"``, ``"exited with code 3"``."""
-        code = self._process.returncode
+        code = self._exit_code
         if code is None:
             return "could not be killed"
         return f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
@@ -294,7 +301,15 @@ class Interpreter:
     @property
     def ran_out_of_cpu_time(self) -> bool:
         """Whether it ended since it had used up the processor time it was allowed."""
-        return self._process.returncode == -signal.SIGXCPU
+        return self._exit_code == -signal.SIGXCPU
+
+    @property
+    def _exit_code(self) -> int | None:
+        """Below 0 for a signal; None while it is not known to have ended."""
+        code = self._process.returncode
+        if self._wrapped and code is not None and code > SIGNALLED:
+            return SIGNALLED - code
+        return code
 
 
 def signal_name(number: int) -> str:

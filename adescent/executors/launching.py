@@ -84,7 +84,8 @@ class Launcher:
 
 def _started(room: Room, workspace: str | None) -> Interpreter:
     command = [sys.executable, *(["-B"] if sys.dont_write_bytecode else []), "-m", CHILD]
-    if room.level == "bubblewrap":
+    wrapped = room.level == "bubblewrap"
+    if wrapped:
         assert workspace is not None
         command = bubblewrap_command(
             command,
@@ -93,7 +94,7 @@ def _started(room: Room, workspace: str | None) -> Interpreter:
             readable=list(room.readable),
             tmp_mb=SCRATCH_MB,
         )
-    interpreter = Interpreter(command, _environment(room, workspace), workspace)
+    interpreter = Interpreter(command, _environment(room, workspace), workspace, wrapped=wrapped)
     interpreter.send(*frame(encode(_hello(room, workspace))))
     return interpreter
 
