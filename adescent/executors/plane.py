@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from anyio import sleep
 from attrs import evolve, frozen
 
+from adescent.errors import AdescentError
 from adescent.executors.hosting import Hosting
 from adescent.executors.launching import Launcher, Room
 from adescent.executors.pool import Pool
@@ -19,6 +22,8 @@ from adescent.sandbox import Level, isolates, reach
 from adescent.workspec import SandboxSpec
 
 __all__ = ["PREFETCH", "Plane", "PlaneOptions"]
+
+logger = logging.getLogger("adescent")
 
 PREFETCH = 4
 """Leases a worker holds while they are quick, so that it need not wait for the next one."""
@@ -76,13 +81,15 @@ class Plane:
         self._rooms: dict[tuple[object, ...], Room] = {}
         self._levels: dict[SandboxSpec, Room] = {}
         self._jobs: dict[tuple[object, ...], Job] = {}
+        self._keeps_workspaces = False
+        self._reaped = False
 
     async def enter(self, sandbox: SandboxSpec) -> None:
         """Come in. Raises SandboxUnavailable when ``sandbox`` is required and cannot be reached."""
         room = await self.room(sandbox)
-        opening = not self._hosting.is_open
         await self._hosting.enter()
-        if opening:
+        if not self._keeps_workspaces:  # for all openings: a service waits for the next one
+            self._keeps_workspaces = True
             self._hosting.start(self._keep_workspaces, name="workspaces")
         if isolates(room.level):
             self.pool("isolated").warm(room)
@@ -160,10 +167,19 @@ class Plane:
         return PoolStatistics(size=self._options.size, **total)
 
     async def _keep_workspaces(self) -> None:
-        await self._provider.reap()
+        if not self._reaped:
+            await self._look_after(self._provider.reap)
+            self._reaped = True
         while True:
             await sleep(self._provider.ttl / 3)
-            await self._provider.renew()
+            await self._look_after(self._provider.renew)
+
+    async def _look_after(self, what: Callable[[], Awaitable[object]]) -> None:
+        """Do it; should the disk refuse, a worker that gets no place says so to whoever has a use for one."""
+        try:
+            await what()
+        except (OSError, AdescentError):
+            logger.warning("the workspaces of workers cannot be looked after", exc_info=True)
 
     async def _close(self) -> None:
         pools, self._pools = list(self._pools.values()), {}

@@ -1,0 +1,183 @@
+"""What stands behind a process executor: who is let in, where its workers live, and how they are started."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import create_task_group
+
+from adescent.executors import ProcessExecutor, collect_rollouts
+from adescent.policies import Actors
+from adescent.refs import Ref, Resolver
+from adescent.sandbox import Admission, Workspaces
+from adescent.tasks import Task
+from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec, Workspace
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("importable", "anyio_backend")]
+
+BOUND = 30.0
+TASK = Task("t1", "?")
+
+
+def actors(run: str) -> Actors:
+    ran, scored = (Ref(f"process_actors:{name}", call=False) for name in (run, "full"))
+    return Actors(ran, scored, resolver=Resolver(("process_actors:",)))
+
+
+def spec_of(**more: Any) -> RolloutSpec:
+    return RolloutSpec("rules", TASK, **more)
+
+
+def failure_of(result: Result) -> Failure:
+    assert result.error is not None
+    return result.error
+
+
+# Who is let in -------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """An admission that tells how many were in at once."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.inside = self.most = self.entries = 0
+
+    @asynccontextmanager
+    async def admitted(self) -> AsyncIterator[None]:
+        async with self._admission.admitted():
+            self.inside, self.entries = self.inside + 1, self.entries + 1
+            self.most = max(self.most, self.inside)
+            try:
+                yield
+            finally:
+                self.inside -= 1
+
+
+async def test_executors_share_a_ceiling(line: Any, tmp_path: Path) -> None:
+    shared = [Counted(Admission(2, tmp_path / "places")) for _ in range(2)]
+    executors = [ProcessExecutor(2, admission=each) for each in shared]
+    both = Counted(Admission(2))
+    more = [ProcessExecutor(2, admission=both) for _ in range(2)]
+    with anyio.fail_after(BOUND):
+        for pair in (executors, more):
+            async with pair[0], pair[1], create_task_group() as group:
+                for executor in pair:
+                    view = executor.attach_actors(actors("pid"))
+                    group.start_soon(collect_rollouts, view, [spec_of()] * 20)
+    assert [each.entries for each in (*shared, both)] == [20, 20, 40]
+    assert both.most == 2
+    assert all(each.most <= 2 for each in shared)
+
+
+async def test_who_admits_may_fail_and_that_is_the_callers(tmp_path: Path) -> None:
+    admission = Admission(1, tmp_path / "places")
+    shutil.rmtree(tmp_path / "places")
+    (tmp_path / "places").write_text("no directory any more")
+    executor = ProcessExecutor(1, admission=admission)
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("pid")) as view:
+            result = await view.rollout(spec_of())
+    assert result.kind in ("caller", "infrastructure")
+    assert failure_of(result).stage == "worker"
+
+
+# Where workers live --------------------------------------------------------------------------------------------------
+
+
+class Provider:
+    """Keeps workspaces as the real one does, and a book about it."""
+
+    def __init__(self, root: Path) -> None:
+        self._workspaces = Workspaces(root)
+        self.root = root
+        self.ttl = 60.0
+        self.held: set[str] = set()
+        self.acquired: list[str] = []
+        self.reaped = 0
+
+    async def acquire(self, owner: str) -> Workspace:
+        workspace = await self._workspaces.acquire(owner)
+        self.held.add(workspace.id)
+        self.acquired.append(owner)
+        return workspace
+
+    async def release(self, workspace: Workspace) -> None:
+        await self._workspaces.release(workspace)
+        self.held.discard(workspace.id)
+
+    async def renew(self) -> None:
+        await self._workspaces.renew()
+
+    async def reap(self) -> int:
+        self.reaped += 1
+        return await self._workspaces.reap()
+
+
+async def test_workers_live_where_they_are_given_a_place(line: Any, tmp_path: Path) -> None:
+    provider = Provider(tmp_path / "rooms")
+    executor = ProcessExecutor(2, provider=provider)
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("here")) as view:
+            results = await collect_rollouts(view, [spec_of()] * 3)
+            assert len(provider.held) == executor.counters()["workers_started"]
+    assert {Path(result.output[0]).parent for result in results} == {provider.root}
+    assert provider.held == set()
+    assert provider.reaped == 1
+    assert len(provider.acquired) == len(set(provider.acquired)) == executor.counters()["workers_started"]
+
+
+async def test_places_are_looked_after_once_however_often_an_executor_is_opened() -> None:
+    executor = ProcessExecutor(1)
+    with anyio.fail_after(BOUND):
+        for _ in range(3):
+            async with executor, executor:
+                names = [task.name for task in anyio.get_running_tasks()]
+                assert names.count("workspaces") == 1
+
+
+async def test_without_confinement_nobody_needs_a_place(tmp_path: Path) -> None:
+    provider = Provider(tmp_path / "rooms")
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1, provider=provider, sandbox=SandboxSpec(level="none")) as executor:
+            assert (await executor.attach_actors(actors("pid")).rollout(spec_of())).level == "none"
+    assert provider.acquired == []
+
+
+async def test_a_place_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    (tmp_path / "rooms").write_text("no directory")
+    executor = ProcessExecutor(1, provider=Workspaces(tmp_path / "rooms"))
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("pid")) as view:
+            result = await view.rollout(spec_of())
+    assert (result.kind, failure_of(result).type) == ("infrastructure", "WorkerNotReady")
+    assert str(tmp_path / "rooms") in failure_of(result).message
+
+
+@pytest.mark.parametrize(
+    ("program", "word"),
+    [("/bin/false", "exited with code 1"), ("/nonexistent/python", "could not be started"), ("/bin/cat", "")],
+)
+async def test_an_interpreter_that_is_none_is_told_and_not_tried_for_ever(
+    program: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = ProcessExecutor(2)
+    monkeypatch.setattr(sys, "executable", program)
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("pid")) as view:
+            results = await collect_rollouts(view, [spec_of()] * 5)
+            assert {(result.kind, failure_of(result).type) for result in results} == {
+                ("infrastructure", "WorkerNotReady")
+            }
+            assert word in failure_of(results[0]).message
+            assert executor.counters()["workers_started"] <= 12
+            monkeypatch.undo()
+            assert (await view.rollout(spec_of())).kind == "ok"
+            assert executor.counters()["redispatched"] == 0
