@@ -37,8 +37,8 @@ class Executor(Protocol):
 
     Some optional extras are used where an executor has them. ``confines`` (False unless said otherwise) tells whether
     it does what the sandbox of a spec asks for; ``sandbox`` is then the `SandboxSpec` of specs that bring none, or
-    None. ``counters()`` gives what it has counted since it was made, by name. ``queue_depth`` is how many rollouts to hand
-    it at once so that none of its slots ever waits for the next one.
+    None. ``counters()`` gives what it has counted since it was made, by name. ``queue_depth`` is how many rollouts to
+    hand it at once so that none of its slots ever waits for the next one.
     """
 
     takes_callables: bool
