@@ -134,7 +134,6 @@ class Worker:
 
     def forget_withdrawn(self, number: int) -> bool:
         """Whether it was withdrawn; now it was answered all the same."""
-        self.last_answered = max(self.last_answered, number) if number in self.withdrawn else self.last_answered
         return self.withdrawn.pop(number, 0) is None
 
     def may_be_elsewhere(self, sending: Sending) -> bool:

@@ -53,11 +53,11 @@ class Roster:
             self.crews[fingerprint] = found
         return found
 
-    def disband(self, crew: Crew) -> None:
-        """Forget the crew if nothing is left to remember of it."""
-        idle = not (crew.workers or crew.waiting)
-        if idle and crew.failures_left == self.limits.failed_starts:
-            self.crews.pop(crew.fingerprint, None)
+    def disband(self, fingerprint: str) -> None:
+        """Forget a crew in which nobody is left, nothing waits, and no start has failed."""
+        crew = self.crew(fingerprint)
+        if not crew.workers and not crew.waiting and crew.failures_left == self.limits.failed_starts:
+            del self.crews[fingerprint]
 
     def start(self, crew: Crew, now: float) -> None:
         """One more worker for the crew."""
@@ -95,11 +95,15 @@ class Roster:
             sending.lease.worker = sending.lease.number = 0
         return sending.lease
 
+    def recall(self, worker: Worker, sending: Sending) -> Lease | None:
+        """As `remove`, for one that may be answered all the same: that is no surprise."""
+        worker.remember_withdrawn(sending.number)
+        return self.remove(worker, sending)
+
     def withdraw(self, worker: Worker, sending: Sending) -> Lease:
         """Take back a lease that has not begun."""
-        lease = self.remove(worker, sending)
+        lease = self.recall(worker, sending)
         assert lease is not None
-        worker.remember_withdrawn(sending.number)
         self.instructions.append(Withdraw(worker.number, sending.number))
         return lease
 
@@ -111,11 +115,8 @@ class Roster:
         self.instructions.append(Withdraw(worker.number, sending.number))
 
     def unload(self, worker: Worker) -> list[Lease]:
-        """Take all it has from a worker that is about to end; what it still answers is no surprise."""
-        sendings = list(worker.sendings.values())
-        for sending in sendings:
-            worker.remember_withdrawn(sending.number)
-        leases = [self.remove(worker, sending) for sending in sendings]
+        """Take all it has from a worker that is about to end."""
+        leases = [self.recall(worker, sending) for sending in list(worker.sendings.values())]
         return [lease for lease in leases if lease is not None]
 
     def recycle(self, worker: Worker) -> None:

@@ -95,7 +95,7 @@ class PoolRules:
         if worker is None:
             self._roster.crew(lease.fingerprint).discard(lease)
         else:
-            self._recall(worker, worker.sendings[lease.number], now)
+            self._cancel_sent(worker, worker.sendings[lease.number], now)
         self._arrange(now)
 
     def ready(self, worker: int, now: float) -> None:
@@ -122,11 +122,13 @@ class PoolRules:
             return None
         found.last_word = now
         sending = found.sendings.get(number)
-        if sending is None:
-            self._roster.duplicates_dropped += not found.forget_withdrawn(number)
+        if sending is None and not found.forget_withdrawn(number):
+            self._roster.duplicates_dropped += 1
             return None
         found.last_answered = max(found.last_answered, number)
         found.crew.failures_left = self.limits.failed_starts
+        if sending is None:
+            return None
         found.crew.learn_pace(seconds, self.limits)
         lease = self._roster.remove(found, sending)
         self._go_on(found, now)
@@ -150,7 +152,7 @@ class PoolRules:
             self._roster.vacate(found)
         self._take_back(found, cpu=cpu and died)
         self._arrange(now)
-        self._roster.disband(found.crew)
+        self._roster.disband(found.crew.fingerprint)
 
     def next_deadline(self) -> float:
         """When `expire` is to be called, unless something happens before; infinity if nothing is due.
@@ -199,29 +201,31 @@ class PoolRules:
             self._staffing.arrange(now)
 
     def _go_on(self, worker: Worker, now: float) -> None:
-        """A lease of the worker was answered: what comes next there?"""
-        if not worker.sendings:
-            if worker.state is State.READY and worker.spent(self.limits):
+        """A lease of the worker was answered: what comes next, there and elsewhere?"""
+        if worker.state is State.READY:
+            if worker.sendings:
+                self._begin_next(worker, now)
+            elif worker.spent(self.limits):
                 self._roster.recycle(worker)
-            self._arrange(now)
-        elif worker.state is State.READY:
-            self._begin_next(worker, now)
+        if worker.sendings and len(self._roster.crews) == 1:
             self._staffing.feed(worker, now)
+        else:
+            self._arrange(now)
 
     def _begin_next(self, worker: Worker, now: float) -> None:
         for sending in islice(worker.sendings.values(), self.limits.in_flight - 1, self.limits.in_flight):
             if sending.begun_at is None:
                 worker.begin(sending, now)
 
-    def _recall(self, worker: Worker, sending: Sending, now: float) -> None:
+    def _cancel_sent(self, worker: Worker, sending: Sending, now: float) -> None:
         """The lease is cancelled while a worker has it."""
         roster = self._roster
         if worker.state is State.KILLED:
-            roster.remove(worker, sending)
+            roster.recall(worker, sending)
         elif sending.begun_at is None:
             roster.withdraw(worker, sending)
         elif self.limits.in_flight == 1:
-            roster.remove(worker, sending)
+            roster.recall(worker, sending)
             worker.spared = True
             roster.kill(worker, "its lease was cancelled")
         else:
@@ -251,8 +255,9 @@ class PoolRules:
         self._roster.kill(worker, reason)
 
     def _end_late(self, worker: Worker, sending: Sending) -> None:
-        lease = self._roster.remove(worker, sending)
-        if lease is not None:
+        if sending.lease is None:
+            self._roster.recall(worker, sending)
+        elif lease := self._roster.remove(worker, sending):
             lease.deaths.append(f"no answer within {lease.timeout:g} s")
             self._roster.give_up(lease, "timeout")
 

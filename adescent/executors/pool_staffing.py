@@ -226,9 +226,10 @@ class Staffing:
         """Raise AssertionError if something waits for nothing, or could be served."""
         assert not self._owed
         for crew in self._crews_in_want():
-            assert crew.failures_left or crew.workers, "somebody is there, or may be"
-            hopeful = crew.staffed(self._limits) or any(other.claimant is crew for other in self._others(crew))
-            leaving = [worker for worker in crew.workers if worker.spent(self._limits)]
-            assert hopeful or leaving or all(other.claimant for other in self._others(crew)), "its turn will come"
+            assert crew.workers or crew.failures_left, "else it was to be given up"
+            if crew.failures_left and not crew.staffed(self._limits):
+                others = list(self._others(crew))
+                assert not self._has_place()
+                assert any(other.claimant is crew for other in others) or all(other.claimant for other in others)
             for lease in (*list(crew.suspects)[:1], *list(crew.queue)[:1]):
                 assert not any(worker.idle and self.takes(worker, lease, math.inf) for worker in crew.workers)
