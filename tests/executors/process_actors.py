@@ -250,6 +250,12 @@ def hanging(rendered: str, task: Task) -> None:
         time.sleep(FOREVER)
 
 
+async def hanging_async(rendered: str, task: Task) -> None:
+    from anyio import sleep_forever
+
+    await sleep_forever()
+
+
 def busy(rendered: str, task: Task) -> None:
     while rendered == "spin":
         pass

@@ -193,14 +193,14 @@ async def test_what_a_sandbox_has_no_process_for_is_no_other_sandbox() -> None:
 # What is late ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run", ["gate", "gate_async"])
+@pytest.mark.parametrize("run", ["hanging", "hanging_async"])
 async def test_a_rollout_that_takes_too_long_is_not_sent_again(line: Any, run: str) -> None:
     executor = ProcessExecutor(2)
     async with stage(executor, line) as rollouts:
         rollouts.start("other")
         other = await line.begun()
-        rollouts.start("late", run, sandbox=SandboxSpec(timeout_s=0.2), attempt=1)
-        result = await rollouts.ended("late")
+        rollouts.start("hang", run, sandbox=SandboxSpec(timeout_s=0.2), attempt=1)
+        result = await rollouts.ended("hang")
         failure = failure_of(result)
         assert (failure.kind, failure.stage, failure.type) == ("infrastructure", "worker", "RolloutTimeout")
         assert "timeout_s" in failure.message
