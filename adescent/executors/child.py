@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -37,14 +38,16 @@ def main(receiving: int, sending: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group of a terminal: the parent decides
     faulthandler.enable()
     channel = Channel(out_of_reach(receiving), out_of_reach(sending))
+    reason = ""
     try:
         _serve(channel)
     except EOFError:
-        channel.send(Bye())
-        return 0
+        pass
     except (OSError, SandboxUnavailable, WireError) as error:
-        channel.send(Bye(str(error)))
-        return 1
+        reason = str(error)
+    with suppress(OSError, WireError):  # nobody may be there to hear it
+        channel.send(Bye(reason))
+    return 1 if reason else 0
 
 
 def _serve(channel: Channel) -> NoReturn:
@@ -54,7 +57,9 @@ def _serve(channel: Channel) -> NoReturn:
     worker.hear(messages)
     call: Call = partial(_call, hello.loop)
     while True:
-        worker.hear(channel.arrived() if worker.has_waiting else channel.receive())
+        if not worker.has_waiting:
+            worker.hear(channel.receive())
+        worker.hear(channel.arrived())  # what cancels the next rollout may be there already
         begun = worker.begin() if worker.has_waiting else None
         if begun is None:
             continue

@@ -86,10 +86,15 @@ class _Routed(io.RawIOBase):
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._is_copy = False
+        os.register_at_fork(after_in_child=self._become_copy)
+
+    def _become_copy(self) -> None:
+        self._is_copy = True  # of a process whose log it cannot reach
 
     def write(self, data: Any) -> int:
         log = PRINTS.get()
-        if log is None or log.closed:
+        if log is None or log.closed or self._is_copy:
             self._write_outside(data)
         else:
             log.write(str(data, "utf-8", "replace"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from traceback import clear_frames
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from adescent.checks import is_number
 from adescent.errors import ContractError, WireError
 from adescent.executors.child_log import PRINTS, RolloutLog
 from adescent.executors.context import RolloutContext
-from adescent.executors.results import contained, failure_from, traceback_of
+from adescent.executors.results import ActorAborted, contained, failure_from, traceback_of
 from adescent.executors.signatures import is_async, reward_arity, run_arity
 from adescent.executors.wire import Done, Failed, Job, Run, plain
 from adescent.refs import Ref, Resolver
@@ -93,7 +93,7 @@ class Rollout:
             if actors.reward is None:
                 return Done(self.run.lease, self._seconds(), output)
             kind, stage = "caller", "reward"
-            given = self.run.output if actors.run is None else output
+            given = self.run.output if actors.run is None else _copied(output)
             score = _as_wire_score(await call(actors.reward, task, given))
         except Exception as error:  # noqa: BLE001 - one bad rollout is evidence and leaves its neighbours alone
             return self._failed(error, kind, stage, output)
@@ -127,7 +127,8 @@ class Rollout:
             failure = failure_from(error, kind, stage)
             message, trace = spelled_out(failure.message), spelled_out(traceback_of(error))
         except BaseException:  # noqa: BLE001 - somebody else's __str__ may raise anything
-            return Failed(lease, seconds, kind, stage, type(error).__name__, "(it raises when asked for its words)")
+            cause = error.error if isinstance(error, ActorAborted) else error
+            return Failed(lease, seconds, kind, stage, type(cause).__name__, "(it raises when asked for its words)")
         wait = failure.retry_after
         wait = float(wait) if is_number(wait) and math.isfinite(wait) else None
         return Failed(lease, seconds, kind, stage, failure.type, message, failure.transient, wait, trace, output)
@@ -143,9 +144,11 @@ def _not_to_be_stopped() -> None:
 def as_output(value: Any) -> Any:
     """The output as plain JSON, tuples as lists, a copy of its own. Raises ContractError naming what is none."""
     check_json(value, "output")
-    if type(value) in _SCALARS:
-        return value
-    return plain(value)
+    return _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    return value if type(value) in _SCALARS else plain(value)
 
 
 def spelled_out(text: str) -> str:
@@ -158,6 +161,8 @@ def _as_wire_score(raw: Any) -> Score:
     score = as_score(raw)
     if not isinstance(score.feedback, str):
         raise ContractError(f"the score's feedback is a {type(score.feedback).__name__}: give words, or leave it out.")
+    if not isinstance(score.metrics, Mapping):
+        raise ContractError(f"the score's metrics are a {type(score.metrics).__name__}: give numbers by name.")
     if score.metrics:
         check_json(score.metrics, "the score's metrics")
     for name, number in score.metrics.items():

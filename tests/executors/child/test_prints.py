@@ -1,0 +1,167 @@
+"""Where a worker's prints go: those of a rollout into its log, all others to the standard descriptors."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adescent.executors.wire import Done, Log
+
+Start = Callable[..., Any]
+HEAD = TAIL = 8 * 1024
+
+
+def logged(worker: Any, *args: Any, **kwargs: Any) -> str:
+    answer, log = worker.answer(*args, **kwargs)
+    assert isinstance(answer, Done), answer
+    return str(log)
+
+
+@pytest.mark.parametrize(
+    ("code", "log"),
+    [
+        ("print('a', 1)", "a 1\n"),
+        ("print('no end', end='')", "no end"),
+        ("import sys; print('a', file=sys.stderr); print('b')", "a\nb\n"),
+        ("import sys; sys.stdout.write('a'); sys.stdout.buffer.write(b'\\xc3\\xa9\\xff'); print()", "aé\ufffd\n"),
+        ("import sys; print('é\\ud800'); print(sys.stdout.encoding)", "é\\ud800\nutf-8\n"),
+        ("import sys; sys.__stdout__.write('a'); sys.__stderr__.write('b')", "ab"),
+        ("import warnings; warnings.warn('careful', stacklevel=1)", "<the task>:1: UserWarning: careful\n"),
+        ("import logging; logging.warning('logged')", "WARNING:root:logged\n"),
+        ("import sys; sys.stdout.flush(); sys.stdout.close(); print('goes on')", "goes on\n"),
+        ("import sys; print(sys.stdout.fileno(), sys.stderr.fileno(), sys.stdout.isatty())", "1 2 False\n"),
+        ("", ""),
+    ],
+)
+def test_what_a_rollout_prints_is_its_log(patient: Any, code: str, log: str) -> None:
+    assert logged(patient, 1, code) == log
+
+
+def test_it_is_sent_line_by_line(patient: Any) -> None:
+    patient.begin(1, "print('a', 'b'); print('c\\nd', end='')\nprint('x' * 1500, end=''); print('y', end='')")
+    assert [patient.expect(Log).text for _ in range(4)] == ["a b\n", "c\n", "d" + "x" * 1500, "y"]
+    patient.expect(Done)
+
+
+def test_the_scorer_and_the_import_of_actors_print_to_the_log_too(patient: Any) -> None:
+    job = patient.has("run", "judge")
+    code = "print('run')"
+    assert logged(patient, 1, code, job, meta={"judge": "print('judge')"}) == "run\njudge\n"
+
+
+def test_what_was_printed_before_a_death_is_had(worker: Any) -> None:
+    worker.begin(1, "import os; print('last words'); os.kill(os.getpid(), 9)")
+    assert worker.expect(Log).text == "last words\n"
+    with pytest.raises(EOFError):
+        worker.next()
+    assert worker.exit_code() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("import os; os.write(1, b'one '); os.write(2, b'two')", "one two"),
+        ("import os; os.system('echo shell')", "shell\n"),
+        ("import subprocess, sys; subprocess.run(['echo', 'a'], stdout=sys.stderr)", "a\n"),
+        ("import threading; t = threading.Thread(target=print, args=['thread']); t.start(); t.join()", "thread\n"),
+        ("import atexit; atexit.register(print, 'exit')", "exit\n"),
+    ],
+)
+def test_what_nothing_tells_from_other_rollouts_prints_is_in_no_log(worker: Any, code: str, printed: str) -> None:
+    assert logged(worker, 1, code) == ""
+    worker.stop_talking()
+    worker.exit_code()
+    assert worker.rest() == printed
+
+
+def test_a_thread_with_a_rollouts_context_prints_to_its_log(patient: Any) -> None:
+    code = """
+        import contextvars, threading
+        context = contextvars.copy_context()
+        threads = [threading.Thread(target=context.copy().run, args=[print, 'x' * 99, n]) for n in range(20)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        shared['late'] = context
+    """
+    log = logged(patient, 1, code)
+    assert sorted(log.replace("\n", " ").split()) == sorted([*map(str, range(20)), *["x" * 99] * 20])
+    assert logged(patient, 2, "shared['late'].run(print, 'late')") == ""
+
+
+def test_of_much_the_beginning_and_the_end_are_kept(patient: Any) -> None:
+    log = logged(patient, 1, "for n in range(1, 200_001): print(f'{n:>9}')")
+    assert len(log) < HEAD + TAIL + 100
+    beginning, _, end = log.partition("\n[… ")
+    count, _, end = end.partition(" characters left out …]\n")
+    assert int(count) == 200_000 * 10 - HEAD - TAIL
+    assert beginning.startswith("        1\n        2\n")
+    assert len(beginning) == HEAD
+    assert end.endswith("   199999\n   200000\n")
+    assert len(end) == TAIL
+
+
+@pytest.mark.parametrize("size", [HEAD - 1, HEAD, HEAD + 1, HEAD + TAIL - 1, HEAD + TAIL])
+def test_what_fits_is_kept_whole(patient: Any, size: int) -> None:
+    assert logged(patient, 1, f"print('x' * {size - 1})") == "x" * (size - 1) + "\n"
+    assert logged(patient, 2, f"for _ in range({size}): print('x', end='')") == "x" * size
+
+
+def test_a_flood_takes_no_memory(patient: Any) -> None:
+    flood = "for _ in range(2000): print('x' * 2**15)"
+    code = "import resource as r\ndef most(): return r.getrusage(r.RUSAGE_SELF).ru_maxrss\nbefore = most()\n"
+    answer, log = patient.answer(1, f"{code}{flood}\noutput = most() - before")
+    assert answer.output < 4 * 1024
+    assert len(log) < HEAD + TAIL + 100
+
+
+def test_a_flood_past_python_is_no_ones_log(patient: Any) -> None:
+    assert logged(patient, 1, "import os\nfor _ in range(100): os.write(1, b'x' * 2**15)") == ""
+
+
+def test_a_secret_across_the_cut_is_whole_when_it_is_looked_for(start: Start) -> None:
+    worker = start({"TOKEN": "0123456789" * 20}, secrets=["TOKEN"])
+    for shift in range(0, 200, 40):
+        code = f"import os; print('x' * 50_000 + os.environ['TOKEN'] + 'y' * ({TAIL} - {shift}))"
+        log = logged(worker, shift, code)
+        assert not set("0123456789") & set(log.partition("left out …]\n")[2])
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_rollouts_side_by_side_have_a_log_each(start: Start, loop: str) -> None:
+    worker = start(loop=loop)
+    job = worker.has("arun")
+    meet = """
+        import anyio
+        shared.setdefault('here', []).append(anyio.Event())
+        print('one of', task.id)
+        async def printing(): print('two of', task.id)
+        async with anyio.create_task_group() as group:
+            group.start_soon(printing)
+            if len(shared['here']) == 2: [event.set() for event in shared['here']]
+            await shared['here'][-1].wait()
+        await anyio.to_thread.run_sync(print, 'three of', task.id)
+    """
+    worker.begin(1, meet, job)
+    worker.begin(2, meet, job)
+    logs = {1: "", 2: ""}
+    answers: list[Any] = []
+    while len(answers) < 2:
+        message = worker.next()
+        if isinstance(message, Log):
+            logs[message.lease] += message.text
+        else:
+            answers.append(message)
+    assert all(isinstance(answer, Done) for answer in answers)
+    assert logs == {n: f"one of task {n}\ntwo of task {n}\nthree of task {n}\n" for n in (1, 2)}
+
+
+def test_a_closed_descriptor_loses_prints_and_nothing_else(worker: Any) -> None:
+    assert logged(worker, 1, "import os; print('a'); os.close(1); os.close(2); print('b')") == "a\nb\n"
+    assert (
+        logged(worker, 2, "import threading as t; x = t.Thread(target=print, args=['lost']); x.start(); x.join()") == ""
+    )
+    assert os.waitpid(worker.process.pid, os.WNOHANG) == (0, 0)
