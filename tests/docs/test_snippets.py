@@ -1,9 +1,13 @@
-"""The pages do what they say: every Python block is run, and what a line is said to print is what it prints."""
+"""The pages do what they say: every Python block is run, and what a line is said to print is what it prints.
+
+A block that begins with a file's name, as in ``# actors.py``, becomes that file. A shell block may run it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shutil
 import signal
@@ -24,6 +28,7 @@ SECONDS = 60.0
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<source>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _SAID = re.compile(r"# → (.*)$", re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
+_SCRIPT = re.compile(r"python (\w+\.py)")
 
 
 @frozen
@@ -43,15 +48,53 @@ def blocks_of(text: str) -> list[Block]:
     ]
 
 
-def execute(block: Block, page: Path, namespace: dict[str, object]) -> str:
-    """Run a block and return what it printed; a block that begins with a file's name becomes that file instead."""
-    if named := _FILE.match(block.source):
-        Path(named[1]).write_text(block.source, encoding="utf-8")
-        return ""
-    code = compile("\n" * block.line + block.source, str(page), "exec")
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code, namespace)
-    return printed.getvalue()
+class Reading:
+    """A page that is read from top to bottom: what it has defined and written down, and what has yet to be printed."""
+
+    def __init__(self, page: Path, namespace: dict[str, object]) -> None:
+        self.page = page
+        self.promised: dict[str, list[str]] = {}
+        self._namespace = namespace
+
+    def go_through(self, block: Block) -> None:
+        """Do what a block says. Raises AssertionError when it does not print what it says it does."""
+        if block.language == "sh":
+            for command in block.source.splitlines():
+                self._enter(command)
+        elif block.language == "python" and (named := _FILE.match(block.source)):
+            Path(named[1]).write_text(block.source, encoding="utf-8")
+            self.promised[named[1]] = _SAID.findall(block.source)
+        elif block.language == "python":
+            _check_said(_SAID.findall(block.source), self._run(block), f"{self.page.name}:{block.line}")
+
+    def _run(self, block: Block) -> str:
+        code = compile("\n" * block.line + block.source, str(self.page), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, self._namespace)
+        return printed.getvalue()
+
+    def _enter(self, command: str) -> None:
+        """Run the command if it looks at a ledger, or runs a file of the page; the others install things."""
+        if command.startswith("git ") and shutil.which("git"):
+            subprocess.run(command, shell=True, check=True, capture_output=True, timeout=SECONDS)
+        elif script := _SCRIPT.fullmatch(command):
+            _check_said(self.promised.pop(script[1]), _printed_by(script[1]), f"{self.page.name}: {script[1]}")
+
+
+def _printed_by(script: str) -> str:
+    """What a file of the page prints as a program of its own, which finds what this process finds."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ran.returncode == 0, f"{script} ended with {ran.returncode} and said\n{ran.stderr}"
+    return ran.stdout
+
+
+def _check_said(said: list[str], printed: str, where: str) -> None:
+    if said:
+        seen = [line for line in printed.splitlines() if line in said]
+        assert seen == said, f"{where} printed\n{printed}"
 
 
 @pytest.fixture
@@ -83,16 +126,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_of_the_page_runs(page: Path, elsewhere: ModuleType) -> None:
     before = set(sys.modules)
+    reading = Reading(page, vars(elsewhere))
     try:
         for block in blocks_of(page.read_text(encoding="utf-8")):
-            if block.language == "python":
-                printed = execute(block, page, vars(elsewhere))
-                if said := _SAID.findall(block.source):
-                    seen = [line for line in printed.splitlines() if line in said]
-                    assert seen == said, f"{page.name}:{block.line}: the block printed\n{printed}"
-            elif block.language == "sh" and block.source.startswith("git ") and shutil.which("git"):
-                for command in block.source.splitlines():
-                    subprocess.run(command, shell=True, check=True, capture_output=True, timeout=30)
+            reading.go_through(block)
+        assert not any(reading.promised.values()), f"{page.name} does not run what it says prints something"
     finally:
         for name in set(sys.modules) - before:
             if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(Path.cwd())):
@@ -122,7 +160,29 @@ def test_a_ledger_is_looked_at_in_one_way() -> None:
     assert ("README", where_to_look("runs/desks/ledger.git").splitlines()[-1]) in commands
 
 
-def test_a_block_that_lies_is_found_out(elsewhere: ModuleType) -> None:
-    (block,) = blocks_of("# Title\n\n```python\nprint(1 + 1)  # → 3\n```\n")
-    printed = execute(block, Path("page.md"), vars(elsewhere))
-    assert (block.line, printed, _SAID.findall(block.source)) == (3, "2\n", ["3"])
+@pytest.mark.parametrize(
+    ("lie", "found"),
+    [
+        ("```python\nprint(1 + 1)  # → 3\n```\n", r"page\.md:3 printed\s+2"),
+        ("```python\n# lie.py\nprint(1 + 1)  # → 3\n```\n\n```sh\npython lie.py\n```\n", r"lie\.py printed\s+2"),
+        ("```python\n# lie.py\nprint(1 / 0)\n```\n\n```sh\npython lie.py\n```\n", "ZeroDivisionError"),
+    ],
+    ids=["a block", "a script", "a script that breaks"],
+)
+def test_a_lie_is_found_out(lie: str, found: str, elsewhere: ModuleType) -> None:
+    *before, last = blocks_of(f"# Title\n\n{lie}")
+    reading = Reading(Path("page.md"), vars(elsewhere))
+    for block in before:
+        reading.go_through(block)
+    with pytest.raises(AssertionError, match=found):
+        reading.go_through(last)
+
+
+def test_a_script_is_a_program_of_its_own(elsewhere: ModuleType) -> None:
+    page = "```python\n# own.py\nprint(__name__)  # → __main__\n```\n\n```sh\npip install this\npython own.py\n```\n"
+    reading = Reading(Path("page.md"), vars(elsewhere))
+    script, shell = blocks_of(page)
+    reading.go_through(script)
+    assert reading.promised == {"own.py": ["__main__"]}
+    reading.go_through(shell)
+    assert not reading.promised
