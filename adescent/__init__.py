@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from adescent.evolvable import Trajectory as Trajectory
     from adescent.evolvable import VersionVector as VersionVector
     from adescent.executors import InlineExecutor as InlineExecutor
+    from adescent.executors import PoolStatistics as PoolStatistics
     from adescent.executors import ProcessExecutor as ProcessExecutor
     from adescent.executors import RolloutContext as RolloutContext
     from adescent.executors import ThreadExecutor as ThreadExecutor
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from adescent.runtime.result import EvolutionResult as EvolutionResult
     from adescent.runtime.result import Figure as Figure
     from adescent.runtime.result import RoundInfo as RoundInfo
+    from adescent.sandbox import Admission as Admission
+    from adescent.sandbox import Workspaces as Workspaces
     from adescent.scheduling import ClusterParallel as ClusterParallel
     from adescent.scheduling import DataParallel as DataParallel
     from adescent.scheduling import DifficultyWeighted as DifficultyWeighted
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     from adescent.workspec import Result as Result
     from adescent.workspec import RolloutSpec as RolloutSpec
     from adescent.workspec import SandboxSpec as SandboxSpec
+    from adescent.workspec import Workspace as Workspace
 
     __version__: str
 
@@ -104,6 +108,7 @@ _HOMES = {
     "Actors": "policies",
     "ActorsNeverWorked": "errors",
     "AdescentError": "errors",
+    "Admission": "sandbox",
     "AgentDescent": "orchestrator",
     "AppendRules": "strategies",
     "AsyncAgentDescent": "orchestrator",
@@ -143,6 +148,7 @@ _HOMES = {
     "OptionError": "errors",
     "Outcome": "policies",
     "Policies": "policies",
+    "PoolStatistics": "executors",
     "ProcessExecutor": "executors",
     "ProposalContext": "policies",
     "ProposalError": "errors",
@@ -177,6 +183,8 @@ _HOMES = {
     "VersionVector": "evolvable",
     "VoidScore": "errors",
     "WireError": "errors",
+    "Workspace": "workspec",
+    "Workspaces": "sandbox",
     "WrongThread": "errors",
     "async_evolve": "evolution",
     "async_run_fork_baseline": "orchestrator",

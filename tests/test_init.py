@@ -55,7 +55,7 @@ def test_what_a_blocking_door_says_to_await_can_be_imported() -> None:
 
 
 def test_so_can_what_a_public_record_or_executor_is_made_of() -> None:
-    assert {"Actors", "Figure", "Interval"} <= set(adescent.__all__)
+    assert {"Actors", "Admission", "Figure", "Interval", "PoolStatistics", "Workspaces"} <= set(adescent.__all__)
 
 
 def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from adescent.executors.driving import map_rollouts as map_rollouts
     from adescent.executors.driving import run_rollouts as run_rollouts
     from adescent.executors.inline import InlineExecutor as InlineExecutor
+    from adescent.executors.pool_records import PoolStatistics as PoolStatistics
     from adescent.executors.process import ProcessExecutor as ProcessExecutor
     from adescent.executors.thread import ThreadExecutor as ThreadExecutor
 
 _HOMES = {
     "InlineExecutor": "inline",
-    "RolloutContext": "context",
+    "PoolStatistics": "pool_records",
     "ProcessExecutor": "process",
+    "RolloutContext": "context",
     "ThreadExecutor": "thread",
     "collect_rollouts": "driving",
     "map_rollouts": "driving",
