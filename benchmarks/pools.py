@@ -126,9 +126,8 @@ def rates(bench: Bench) -> None:
                 cpu[name].append((row["parent_cpu_us"], row["workers_cpu_us"]))
                 cold[name] += [row["cold_s"]] if label == "1 KiB" else []
         of_small = of_small or found
-        print(
-            f"\nNo-op tasks, {label}: tasks/s (lowest to highest), share of the floor in the same turn, CPU a task (parent + workers)"
-        )
+        columns = "tasks/s (lowest to highest), share of the floor in the same turn, CPU a task in parent + workers"
+        print(f"\nNo-op tasks, {label}: {columns}")
         for name, rates_found in found.items():
             line = f"  {name:34}{_spread(rates_found)}   {_ratio(rates_found, found[FLOOR]):5.2f} of the floor"
             if cpu[name]:
