@@ -164,7 +164,7 @@ class Worker:
 class Crew:
     """The workers of one fingerprint that are neither retiring nor killed, and the leases that wait for them.
 
-    ``suspects`` have seen a worker die; ``reserve`` is the worker that takes nothing else while one of them waits.
+    ``suspects`` have seen a worker die; ``reserve`` is the worker that takes nothing else while they wait.
     ``failures_left`` is how many more starts in a row may fail. ``room`` is how many leases a worker may have.
     """
 
@@ -222,11 +222,12 @@ class Crew:
         return leases
 
     def keep_reserve(self, limits: PoolLimits) -> None:
-        """See that a suspect gets a worker to itself, though all of them are fed: one is left to run dry."""
-        if self.reserve in self.workers or any(w.alone or w.state is State.STARTING for w in self.workers):
-            return
-        able = [worker for worker in self.workers if not worker.spent(limits)]
-        self.reserve = min(able, key=lambda worker: len(worker.sendings), default=None)
+        """See that suspects get a worker to themselves though all are always fed: one of them is left to run dry."""
+        if not self.suspects or any(worker.alone or worker.state is State.STARTING for worker in self.workers):
+            self.reserve = None
+        elif self.reserve not in self.workers:
+            able = [worker for worker in self.workers if not worker.spent(limits)]
+            self.reserve = min(able, key=lambda worker: len(worker.sendings), default=None)
 
     def learn_pace(self, seconds: float, limits: PoolLimits) -> None:
         """Take a reported time into the average; it comes out of a worker, so it may be anything."""

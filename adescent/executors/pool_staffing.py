@@ -46,6 +46,7 @@ class Staffing:
         for crew in self._crews_in_want():
             self._hire(crew, now)  # again: what is left may be younger than the claim on its workers
             self._grow(crew, now)
+            crew.keep_reserve(self._limits)
         if self._held_anywhere():
             self._relieve(now)
         self._replace_lost(now)
@@ -73,8 +74,6 @@ class Staffing:
                     break
                 del line[lease]
                 self._roster.send(worker, lease, now)
-        if crew.suspects:
-            crew.keep_reserve(self._limits)
 
     def feed(self, worker: Worker, now: float) -> None:
         """Send a worker that is busy what it has room for."""
