@@ -294,14 +294,16 @@ class Pool:
         return True
 
     def _bury(self, worker: _Worker, reason: str, *, cpu: bool = False) -> None:
-        """Its process is gone: whoever has lost an order by it is to know what the worker said last."""
+        """Its process is gone: whoever may have been its death is to know what the worker said last."""
         worker.gone = True
         words = "" if worker.launched is None else worker.launched.interpreter.errors
-        for order in worker.flight.values():
-            order.add_to_log(f"[the worker's standard error]\n{words}" if words else "")
         if not worker.ready:
             self._trouble = f"{reason}\n{words}".rstrip()
+        deaths = {order: len(order.deaths) for order in worker.flight.values()}
         self._rules.exited(worker.number, reason, time.monotonic(), cpu=cpu)
+        for order, before in deaths.items():
+            if words and len(order.deaths) > before:  # one that had not begun has nothing to do with it
+                order.add_to_log(f"[the worker's standard error]\n{words}")
         self._act()
 
     def _forget(self, worker: _Worker) -> None:

@@ -250,6 +250,21 @@ async def test_too_much_memory_is_a_failure_of_the_model() -> None:
     assert [result.kind for result in (first, modest, last)] == ["ok"] * 3
 
 
+# What dies ------------------------------------------------------------------------------------------------------------
+
+
+async def test_who_waited_behind_a_death_hears_nothing_of_it() -> None:
+    """While rollouts are quick a worker holds some that have not begun; these are none of its business."""
+    executor = ProcessExecutor(1)
+    doomed = RolloutSpec("rules", TASK, run=ref("doomed"))
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("pid")) as view:
+            await collect_rollouts(view, [spec_of()] * 20)
+            lost, *others = await collect_rollouts(view, [doomed, *[spec_of()] * 3], concurrency=4)
+    assert lost.log.count("Fatal Python error: Segmentation fault") == 3
+    assert {(result.kind, result.log, result.attempt) for result in others} == {("ok", "", 0)}
+
+
 # What is cancelled ----------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +283,24 @@ async def test_cancelling_a_rollout_ends_its_worker_and_no_other(line: Any) -> N
         assert (await rollouts.ended("next")).kind == "ok"
         assert "one" not in rollouts.results
     assert executor.counters()["redispatched"] == executor.counters()["workers_lost"] == 0
+
+
+async def test_cancelling_what_usually_ends_soon_costs_no_worker_and_what_does_not_does(line: Any) -> None:
+    executor = ProcessExecutor(1)
+    async with stage(executor, line) as rollouts:
+        rollouts.start("quick", "pid")
+        pid = (await rollouts.ended("quick")).output
+        rollouts.start("soon")
+        await line.begun()
+        await rollouts.cancel("soon")
+        line.go()
+        rollouts.start("next", "pid")
+        assert (await rollouts.ended("next")).kind == "ok"
+        rollouts.start("hang", "hanging")
+        last = await line.begun()
+        await rollouts.cancel("hang")
+        rollouts.start("after", "pid")
+        assert (await rollouts.ended("after")).output not in (last, pid)
 
 
 async def test_cancelling_an_async_rollout_beside_others_ends_no_worker(line: Any) -> None:
