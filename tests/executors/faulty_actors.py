@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import fcntl
 import os
+import re
 import select
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def fork_a_sleeper() -> None:
     kept.append(subprocess.Popen(SLEEPER))
 
 
-FAULTS: dict[str, Callable[[], object]] = {
+FAULTS: dict[str, Callable[[], Any]] = {
     "exit 0": lambda: os._exit(0),
     "exit 42": lambda: os._exit(42),
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -145,6 +146,29 @@ def pipes_to_parent() -> Iterator[int]:
             continue
         if str(target).startswith("pipe:") and target != standard and writable:
             yield int(entry.name)
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def spin_in_c() -> None:
+    """Nothing else of this process runs any more: neither its threads nor its handlers of signals."""
+    re.match(r"(a*)*b", "a" * 40)
+
+
+def sleep_among_children() -> None:
+    fork_a_sleeper()
+    time.sleep(FOREVER)
+
+
+ENDLESS: dict[str, Callable[[], None]] = {
+    "in Python": spin,
+    "in C": spin_in_c,
+    "among its children": sleep_among_children,
+    "stopped": FAULTS["SIGSTOP"],
+}
 
 
 # When it is done ----------------------------------------------------------------------------------------------------
@@ -211,6 +235,18 @@ def run(rendered: str, task: Any, ctx: Any) -> int:
         case "strike at the end":
             atexit.register(FAULTS[meta["fault"]])
     return os.getpid()
+
+
+def never_end(rendered: str, task: Any, ctx: Any) -> None:
+    ctx.checkpoint("has begun")
+    ENDLESS[task.prompt]()
+
+
+async def never_end_on_a_loop(rendered: str, task: Any, ctx: Any) -> None:
+    await ctx.checkpoint("has begun")
+    import anyio
+
+    await anyio.sleep_forever()
 
 
 def full(task: Any, output: object) -> float:
