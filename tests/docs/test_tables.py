@@ -1,8 +1,9 @@
-"""What the pages list is what the code has: options, outcomes, purposes, policies, errors, events, counters, rooms."""
+"""What the pages list is what the code has: options, outcomes, policies, errors, events, counters, levels, files."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,10 @@ from adescent import errors, telemetry
 from adescent.budget import Purpose
 from adescent.cli import exits
 from adescent.config import front_door_signature
+from adescent.executors import PoolStatistics, ProcessExecutor, outcomes
 from adescent.policies import Outcome, Policies
 from adescent.runtime.result import EvolutionResult
+from adescent.workspec import FailureKind, Level, SandboxSpec
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = Path(adescent.__file__).parent
@@ -56,6 +59,40 @@ def test_every_option_is_listed_in_order_with_its_default() -> None:
         empty_bundle = name in ("budget", "policies")
         default = "required" if required else f"`{name.title()}()`" if empty_bundle else f"`{parameter.default!r}`"
         assert listed[name] == default, name
+
+
+def test_every_option_of_a_process_executor_is_listed_in_order_with_its_default() -> None:
+    listed = {codes(option)[0]: default for option, default, *_ in table("processes.md", "option")}
+    parameters = dict(inspect.signature(ProcessExecutor).parameters)
+    required = parameters.pop("n")
+    assert required.default is required.empty
+    assert listed == {"n": "required", **{name: f"`{each.default!r}`" for name, each in parameters.items()}}
+
+
+def test_every_statistic_of_a_pool_is_listed_in_order() -> None:
+    assert named("processes.md", "statistic") == [each.name for each in fields(PoolStatistics)]
+    assert set(ProcessExecutor(1).counters()) == set(named("processes.md", "statistic")[-5:])
+
+
+def test_counters_of_a_pool_are_among_those_of_a_run() -> None:
+    assert set(ProcessExecutor(1).counters()) <= set(named("failures.md", "counter"))
+
+
+def test_every_way_to_lose_a_rollout_is_listed() -> None:
+    assert named("processes.md", "`type`") == [name for name, _ in outcomes._LOST.values()]
+
+
+def test_every_kind_of_result_is_listed() -> None:
+    assert set(named("executors.md", "`kind`")) == {"ok", *get_args(FailureKind)}
+
+
+def test_every_field_of_a_sandbox_is_listed_in_order_with_its_default() -> None:
+    listed = [(codes(name)[0], default) for name, default, _ in table("processes.md", "field")]
+    assert listed == [(each.name, f"`{each.default!r}`") for each in fields(SandboxSpec)]
+
+
+def test_every_level_of_confinement_is_listed_weakest_first() -> None:
+    assert named("processes.md", "level") == list(get_args(Level))
 
 
 def test_every_field_of_a_result_that_is_for_reading_is_listed() -> None:
@@ -135,3 +172,9 @@ def test_rooms_and_their_floors_are_those_of_the_package(floors: tuple[tuple[str
     there = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     listed = [(int(floor), codes(room)[0]) for floor, room, _ in table("architecture.md", "floor")]
     assert listed == [(at, room) for at, rooms in enumerate(floors) for room in sorted(rooms) if room in there]
+
+
+@pytest.mark.parametrize("room", ["executors", "sandbox"])
+def test_every_file_of_a_room_that_has_many_is_listed_once(room: str) -> None:
+    there = sorted(path.stem for path in (PACKAGE / room).glob("*.py"))
+    assert sorted(named("architecture.md", f"file in `{room}/`")) == there
