@@ -1,7 +1,8 @@
 """The floor: two interpreters, two pipes each, and nothing that a pool is for.
 
 Frames of four bytes of length and a flat record in msgpack by cattrs, a fixed number of tasks in flight in each worker,
-no supervision: a worker that dies ends the measurement. `StreamFloor` talks through anyio's process streams, as a pool
+no supervision: a worker that dies ends the measurement. They are in sessions of their own, as a pool's workers are,
+since a busy machine is shared out by session. `StreamFloor` talks through anyio's process streams, as a pool
 on an event loop would first be written; `BareFloor` has no event loop at all: ``select`` and ``os.read``.
 """
 
@@ -116,7 +117,7 @@ class StreamFloor:
         from anyio.streams.buffered import BufferedByteReceiveStream
 
         for _ in range(WORKERS):
-            process = await anyio.open_process([sys.executable, __file__], stderr=None)
+            process = await anyio.open_process([sys.executable, __file__], stderr=None, start_new_session=True)
             assert process.stdout is not None
             self.workers.append((process, BufferedByteReceiveStream(process.stdout), Sending()))
         return self
@@ -157,7 +158,12 @@ class BareWorker:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pipesize=PIPE
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            pipesize=PIPE,
+            start_new_session=True,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -75,7 +75,7 @@ def _panel_for(work: str, series: Series, left: float) -> Panel:
     widths = tuple(sorted(series["inline"]))
     highest = max(rate for rates in series.values() for rate in rates.values())
     if work == "compute":
-        step = _round_step(highest / 4)
+        step = _round_step(highest / 3)
         ticks = tuple(step * number for number in range(int(highest * 1.15 / step) + 1))
         return Panel(left, 96, 340, 240, widths, ticks, lambda rate: rate / (highest * 1.15))
     lowest = min(series["inline"].values())

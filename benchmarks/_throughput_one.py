@@ -1,4 +1,8 @@
-"""One measurement of `throughput.py`, in this process: settings as JSON in, a line of JSON with the rate out."""
+"""One measurement of `throughput.py`, in this process: settings as JSON in, a line of JSON out.
+
+With ``against`` two contenders take turns in short windows, so that what else the machine does hits both alike, and
+the ratios of each pair of windows come out; without it, the rate of one.
+"""
 
 from __future__ import annotations
 
@@ -6,83 +10,80 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import _pool_tasks
+import anyio
+
+from adescent.executors import InlineExecutor, ProcessExecutor, ThreadExecutor, collect_rollouts
+from adescent.policies import Actors
+from adescent.refs import Ref
+from adescent.tasks import Task
+from adescent.workspec import RolloutSpec
+
+WINDOWS = 15
+Work = Callable[[int], Awaitable[None]]
+"""Does so many tasks."""
 
 
-def floor(settings: dict[str, Any]) -> float:
-    """As many bare processes as there are workers, each with its share of the tasks and nothing to say."""
-    command = [sys.executable, _pool_tasks.__file__, settings["work"]]
-    children = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(settings["workers"])
-    ]
-    share: int = settings["tasks"] // settings["workers"]
-    _tell(children, 2)
-    began = time.perf_counter()
-    _tell(children, share)
-    seconds = time.perf_counter() - began
-    for child in children:
-        child.communicate(timeout=10)
-    return share * len(children) / seconds
+class Bare:
+    """Processes that each do their share of the work, with nothing around it and nothing to say."""
+
+    def __init__(self, work: str, workers: int) -> None:
+        command = [sys.executable, _pool_tasks.__file__, work]
+        # In sessions of their own, as the workers of a pool are: a busy machine is shared out by session.
+        self._children = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            for _ in range(workers)
+        ]
+
+    async def do(self, count: int) -> None:
+        for child in self._children:
+            assert child.stdin is not None
+            child.stdin.write(f"{count // len(self._children)}\n")
+            child.stdin.flush()
+        for child in self._children:
+            assert child.stdout is not None
+            if not child.stdout.readline():
+                raise SystemExit("a bare process has died")
+
+    def close(self) -> None:
+        """End them."""
+        for child in self._children:
+            child.communicate(timeout=10)
 
 
-def _tell(children: list[subprocess.Popen[str]], count: int) -> None:
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write(f"{count}\n")
-        child.stdin.flush()
-    for child in children:
-        assert child.stdout is not None
-        if not child.stdout.readline():
-            raise SystemExit("a bare process has died")
+async def contender(name: str, work: str, workers: int, stack: AsyncExitStack) -> Work:
+    """Open one of the executors or the floor, wait until all of its workers are up, and say how it is set to work."""
+    if name == "floor":
+        bare = Bare(work, workers)
+        stack.callback(bare.close)
+        await bare.do(2 * workers)
+        return bare.do
+    plane, actors = _plane(name, work, workers)
+    await stack.enter_async_context(plane)
+
+    async def do(count: int) -> None:
+        seen.clear()
+        specs = (RolloutSpec("rule", Task(str(number), "q"), *actors) for number in range(count))
+        for result in await collect_rollouts(plane, specs, concurrency=workers):
+            if result.error:
+                raise SystemExit(str(result.error))
+            seen.add(result.output)
+
+    seen: set[Any] = set()
+    up: set[Any] = set()
+    with anyio.fail_after(120):
+        while len(up) < (workers if name == "process" else 1):
+            await do(2 * workers)
+            up |= seen
+    return do
 
 
-def executor(settings: dict[str, Any]) -> float:
-    """Rollouts through one of the executors, as many under way as there are workers."""
-    import anyio
-
-    rate: float = anyio.run(_measured, settings, backend=settings["loop"])
-    return rate
-
-
-async def _measured(settings: dict[str, Any]) -> float:
-    import anyio
-
-    workers = settings["workers"]
-    plane, of_spec = _plane(settings["executor"], settings["work"], workers)
-    async with plane:
-        seen: set[Any] = set()
-        with anyio.fail_after(120):
-            while True:  # until every worker is up, where there are workers
-                seen |= {result.output for result in await _collected(plane, of_spec, 2 * workers, workers)}
-                if settings["executor"] != "process" or len(seen) == workers:
-                    break
-        began = time.perf_counter()
-        results = await _collected(plane, of_spec, settings["tasks"], workers)
-        seconds = time.perf_counter() - began
-    wrong = [result.error for result in results if result.error]
-    if wrong:
-        raise SystemExit(str(wrong[0]))
-    return len(results) / seconds
-
-
-async def _collected(plane: Any, of_spec: Any, count: int, workers: int) -> list[Any]:
-    from adescent.executors import collect_rollouts
-    from adescent.tasks import Task
-    from adescent.workspec import RolloutSpec
-
-    specs = (RolloutSpec("rule", Task(str(number), "q"), *of_spec) for number in range(count))
-    return await collect_rollouts(plane, specs, concurrency=workers)
-
-
-def _plane(name: str, work: str, workers: int) -> tuple[Any, tuple[Any, ...]]:
+def _plane(name: str, work: str, workers: int) -> tuple[Any, tuple[Ref, ...]]:
     """The executor, and the actors that a spec names."""
-    from adescent.executors import InlineExecutor, ProcessExecutor, ThreadExecutor
-    from adescent.policies import Actors
-    from adescent.refs import Ref
-
     if name == "process":
         refs = Ref(f"_pool_tasks:run_{work}", call=False), Ref("_pool_tasks:reward", call=False)
         return ProcessExecutor(workers, allow=("_pool_tasks:",)), refs
@@ -93,8 +94,6 @@ def _plane(name: str, work: str, workers: int) -> tuple[Any, tuple[Any, ...]]:
 
 
 async def _wait(rendered: str, task: Any) -> int:
-    import anyio
-
     await anyio.sleep(_pool_tasks.WAIT_SECONDS)
     return 0
 
@@ -107,6 +106,29 @@ async def _score(task: Any, output: Any) -> float:
     return 1.0
 
 
+async def _rate(do: Work, tasks: int) -> float:
+    began = time.perf_counter()
+    await do(tasks)
+    return tasks / (time.perf_counter() - began)
+
+
+async def measure(settings: dict[str, Any]) -> dict[str, Any]:
+    """The rate of one contender, or how it compares with another."""
+    async with AsyncExitStack() as stack:
+        do = await contender(settings["executor"], settings["work"], settings["workers"], stack)
+        if "against" not in settings:
+            return {"rate": await _rate(do, settings["tasks"])}
+        name, workers = settings["against"]
+        other = await contender(name, settings["work"], workers, stack)
+        ratios = []
+        for window in range(WINDOWS):
+            first, second = (do, other) if window % 2 else (other, do)
+            rates = {first: await _rate(first, settings["tasks"]), second: await _rate(second, settings["tasks"])}
+            ratios.append(rates[do] / rates[other])
+        return {"ratios": ratios}
+    raise AssertionError  # mypy: an exit stack may swallow what is raised
+
+
 if __name__ == "__main__":
     given: dict[str, Any] = json.loads(sys.argv[1])
-    print(json.dumps({"rate": (floor if given["executor"] == "floor" else executor)(given)}))
+    print(json.dumps(anyio.run(measure, given, backend=given["loop"])))

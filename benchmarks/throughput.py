@@ -18,7 +18,7 @@ import platform
 import random
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from _processes import HERE, adopt_orphans, fresh
@@ -32,6 +32,13 @@ WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 FLOOR_PROCESSES = 2
 SECONDS = {"wait": 1.0, "compute": 1.5}
 PER_SECOND = {"wait": 50, "compute": 200}
+PAIRS: list[dict[str, Any]] = [
+    {"work": "compute", "executor": "process", "workers": 2, "against": ["floor", 2], "tasks": 40},
+    {"work": "compute", "executor": "process", "workers": 2, "against": ["inline", 1], "tasks": 20},
+    {"work": "compute", "executor": "thread", "workers": 8, "against": ["inline", 1], "tasks": 24},
+    {"work": "wait", "executor": "process", "workers": 8, "against": ["inline", 1], "tasks": 24},
+]
+"""Ratios that are to be right on a machine that does something else as well."""
 
 Rates = dict[str, list[float]]
 
@@ -64,11 +71,13 @@ def measure(runs: int, smoke: bool, loop: str) -> dict[str, Any]:
         order = variants(smoke)
         random.Random(run).shuffle(order)
         for settings in order:
-            row = fresh([sys.executable, ONE, json.dumps({**settings, "loop": loop})], 180)
-            if "failed" in row:
-                raise SystemExit(f"{settings}: {row['failed']}")
+            rate = one({**settings, "loop": loop})["rate"]
             of_executor = rates[settings["work"]].setdefault(settings["executor"], {})
-            of_executor.setdefault(str(settings["workers"]), []).append(row["rate"])
+            of_executor.setdefault(str(settings["workers"]), []).append(rate)
+    ratios = []
+    for pair in PAIRS:
+        found = [ratio for _ in range(runs) for ratio in one({**pair, "loop": loop})["ratios"]]
+        ratios.append({**pair, "ratios": found})
     return {
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -76,7 +85,16 @@ def measure(runs: int, smoke: bool, loop: str) -> dict[str, Any]:
         "runs": runs,
         "unit": "tasks/s",
         "rates": rates,
+        "pairs": ratios,
     }
+
+
+def one(settings: dict[str, Any]) -> dict[str, Any]:
+    """One measurement in a process of its own."""
+    row: dict[str, Any] = fresh([sys.executable, ONE, json.dumps(settings)], 180)
+    if "failed" in row:
+        raise SystemExit(f"{settings}: {row['failed']}")
+    return row
 
 
 def medians(figures: dict[str, Any], work: str, name: str) -> dict[int, float]:
@@ -95,11 +113,14 @@ def show(figures: dict[str, Any]) -> None:
         for width in sorted(columns["inline"]):
             cells = [f"{column[width]:11,.0f} ({column[width] / one:5.2f})" for column in columns.values()]
             print(f"  {width:7}" + "".join(f"{cell:>20}" for cell in cells))
-    for work, name in (("compute", "process"), ("compute", "thread"), ("wait", "process")):
-        mine, floors = figures["rates"][work][name]["2"], figures["rates"][work]["floor"]["2"]
-        ratios = [a / b for a, b in zip(mine, floors, strict=True)]
-        told = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"  {WORKS[work]}, two in {name}: {told} of the floor")
+    print("\nin turns of a tenth of a second: medians of the ratios (quartiles)")
+    for pair in figures["pairs"]:
+        low, middle, high = quantiles(pair["ratios"], n=4)
+        name, workers = pair["against"]
+        print(
+            f"  {WORKS[pair['work']]}: {pair['workers']} × {pair['executor']} = {middle:.2f} ({low:.2f} to {high:.2f}) "
+            f"times {workers} × {name}"
+        )
 
 
 def main() -> None:
