@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Hashable
 from enum import Enum, auto
 from itertools import islice
 
@@ -47,10 +48,10 @@ class Sending:
 class Worker:
     """One process, and what it was sent.
 
-    ``sendings`` are in the order in which they were sent. ``alarm`` is never later than their first deadline.
-    ``withdrawn`` are numbers that were taken back and may still be answered. A worker with a ``claimant`` takes no
-    lease that is younger than the claimant's. ``alone`` means that it has one lease, under suspicion, and takes no
-    other. In one that was killed for what a lease did, the others are ``spared``.
+    ``sendings`` are in the order in which they were sent. ``withdrawn`` are numbers that were taken back and may be
+    answered all the same, with the time that these leases have. A worker with a ``claimant`` takes no lease that is
+    younger than the claimant's. ``alone`` means that it has one lease, under suspicion, and takes no other. In one that
+    is killed for what a lease did, the others are ``spared``; of all others a ``verdict`` says why they ended.
     """
 
     number: int
@@ -58,11 +59,10 @@ class Worker:
     since: float
     state: State = State.STARTING
     sendings: dict[int, Sending] = field(factory=dict)
-    withdrawn: dict[int, None] = field(factory=dict)
+    withdrawn: dict[int, float] = field(factory=dict)
     sent: int = 0
     last_answered: int = 0
     last_word: float = 0.0
-    alarm: float = math.inf
     alone: bool = False
     claimant: Crew | None = None
     verdict: str = ""
@@ -78,17 +78,6 @@ class Worker:
         """Ready and without a lease."""
         return self.state is State.READY and not self.sendings
 
-    def begin(self, sending: Sending, now: float) -> None:
-        """It is the turn of ``sending`` from now on."""
-        sending.begun_at = now
-        if sending.lease is not None and sending.lease.timeout is not None:
-            self.expect(sending, now + sending.lease.timeout)
-
-    def expect(self, sending: Sending, deadline: float) -> None:
-        """It is to be answered by then."""
-        sending.deadline = deadline
-        self.alarm = min(self.alarm, deadline)
-
     def holds(self, in_flight: int) -> int:
         """How many of its leases have not begun."""
         return max(0, len(self.sendings) - in_flight)
@@ -97,11 +86,11 @@ class Worker:
         """Those that have not begun, in order."""
         return list(islice(self.sendings.values(), in_flight, None))
 
-    def at_it_since(self) -> float:
-        """When the first of its leases began; it has one."""
+    def returns_at(self, limits: PoolLimits) -> float:
+        """When the first of its leases, of which there is one, will have run so long that it is to hold no others."""
         begun_at = next(iter(self.sendings.values())).begun_at
         assert begun_at is not None
-        return begun_at
+        return begun_at + limits.steal_after
 
     def claimed_from(self, arrival: float) -> bool:
         """Whether a lease that arrived then has to leave this worker to its claimant."""
@@ -112,36 +101,45 @@ class Worker:
         return limits.max_tasks is not None and self.sent >= limits.max_tasks
 
     def deadline(self, limits: PoolLimits) -> float:
-        """When something is to be done about it, at the earliest."""
+        """When something is to be done about it."""
         if self.state is State.STARTING:
             return self.since + limits.start_timeout
         if self.state is not State.READY or not self.sendings:
             return math.inf
-        if limits.hang_timeout is None:
-            return self.alarm
-        return min(self.alarm, self.last_word + limits.hang_timeout)
+        first = min(sending.deadline for sending in self.sendings.values())
+        if self.withdrawn:
+            first = min(first, self.withdrawn_until())
+        return first if limits.hang_timeout is None else min(first, self.last_word + limits.hang_timeout)
 
-    def overdue(self, now: float) -> list[Sending]:
-        """The sendings whose deadline has passed; sets the alarm to the next deadline."""
-        self.alarm = min((sending.deadline for sending in self.sendings.values()), default=math.inf)
-        return [sending for sending in self.sendings.values() if sending.deadline <= now]
+    # The worker may have begun what was withdrawn before it heard of that. Leases begin in order, so an answer to a
+    # later one tells that a withdrawn one was forgotten or is over.
 
-    def remember_withdrawn(self, number: int) -> None:
-        """Its answer, if there is one, is no surprise."""
-        self.withdrawn[number] = None
+    def remember_withdrawn(self, number: int, timeout: float | None) -> None:
+        """Its answer, if there is one, is no surprise; if it is under way, it may be that long."""
+        self.withdrawn[number] = math.inf if timeout is None else timeout
         if len(self.withdrawn) > REMEMBERED_WITHDRAWALS:
             del self.withdrawn[next(iter(self.withdrawn))]
 
     def forget_withdrawn(self, number: int) -> bool:
         """Whether it was withdrawn; now it was answered all the same."""
-        return self.withdrawn.pop(number, 0) is None
+        return self.withdrawn.pop(number, None) is not None
 
     def may_be_elsewhere(self, sending: Sending) -> bool:
-        """Whether it may be busy with a withdrawn lease instead: the withdrawal came too late, and no answer came yet.
-
-        Leases begin in order, so an answer to a later one tells that the withdrawn one was forgotten or is over.
-        """
+        """Whether it may be busy with a withdrawn lease instead of this one."""
         return any(self.last_answered < number < sending.number for number in self.withdrawn)
+
+    def withdrawn_until(self) -> float:
+        """When a withdrawn lease that keeps it from others has had its time, for all that is known."""
+        return min(
+            (
+                sending.begun_at + timeout
+                for sending in self.sendings.values()
+                if sending.begun_at is not None
+                for number, timeout in self.withdrawn.items()
+                if self.last_answered < number < sending.number
+            ),
+            default=math.inf,
+        )
 
     def validate(self, limits: PoolLimits) -> None:
         """Raise AssertionError if what it holds cannot be."""
@@ -153,7 +151,6 @@ class Worker:
         assert not self.alone or len(sendings) <= 1
         for place, sending in enumerate(sendings):
             assert (sending.begun_at is not None) == (place < limits.in_flight) or self.state is State.KILLED
-            assert self.alarm <= sending.deadline
             if sending.lease is not None:
                 assert (sending.lease.worker, sending.lease.number) == (self.number, sending.number)
                 assert sending.lease.fingerprint == self.crew.fingerprint
@@ -168,7 +165,7 @@ class Crew:
     ``failures_left`` is how many more starts in a row may fail. ``room`` is how many leases a worker may have.
     """
 
-    fingerprint: str
+    fingerprint: Hashable
     failures_left: int
     room: int
     workers: dict[Worker, None] = field(factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Literal
 
 from attrs import define, field, frozen
@@ -63,12 +64,12 @@ class PoolLimits:
 class Lease:
     """One rollout on its way to an answer: made for the rules, and theirs until it ends.
 
-    It goes to workers of its ``fingerprint``. ``timeout`` seconds after it has begun it is given up. ``attempt``
-    goes up with each death of a worker in which it had begun, and ``deaths`` says how that one died. It is in
-    ``worker`` under ``number`` while that is not 0.
+    It goes to workers of its ``fingerprint``, which is whatever can be hashed. ``timeout`` seconds after it has begun
+    it is given up. ``attempt`` goes up with each death of a worker in which it had begun, and ``deaths`` says how that
+    one died. It is in ``worker`` under ``number`` while these are not 0.
     """
 
-    fingerprint: str
+    fingerprint: Hashable
     timeout: float | None = None
     payload: Any = None
     attempt: int = 0
@@ -84,7 +85,7 @@ class Start:
     """Start a worker, numbered as none before, that serves leases of ``fingerprint``."""
 
     worker: int
-    fingerprint: str
+    fingerprint: Hashable
 
 
 @frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 from attrs import define, field
 
@@ -28,16 +29,18 @@ __all__ = ["Roster"]
 class Roster:
     """The workers that are not gone, by number, and the crews, by fingerprint; moves leave ``instructions`` behind.
 
-    ``occupied`` workers are starting or ready, ``active`` ones have leases, ``in_flight`` of them together.
+    ``occupied`` workers are starting or ready, ``active`` ones have leases, ``in_flight`` of them together. Before
+    ``alarm`` nothing is due: it is never later than the first deadline, and cheap to keep.
     """
 
     limits: PoolLimits
     workers: dict[int, Worker] = field(factory=dict, init=False)
-    crews: dict[str, Crew] = field(factory=dict, init=False)
+    crews: dict[Hashable, Crew] = field(factory=dict, init=False)
     instructions: list[Instruction] = field(factory=list, init=False)
     occupied: int = field(default=0, init=False)
     active: int = field(default=0, init=False)
     in_flight: int = field(default=0, init=False)
+    alarm: float = field(default=math.inf, init=False)
     sent: int = field(default=0, init=False)
     started: int = field(default=0, init=False)
     recycled: int = field(default=0, init=False)
@@ -45,7 +48,7 @@ class Roster:
     redispatched: int = field(default=0, init=False)
     duplicates_dropped: int = field(default=0, init=False)
 
-    def crew(self, fingerprint: str) -> Crew:
+    def crew(self, fingerprint: Hashable) -> Crew:
         """The crew of a fingerprint, which may be new."""
         found = self.crews.get(fingerprint)
         if found is None:
@@ -53,7 +56,7 @@ class Roster:
             self.crews[fingerprint] = found
         return found
 
-    def disband(self, fingerprint: str) -> None:
+    def disband(self, fingerprint: Hashable) -> None:
         """Forget a crew in which nobody is left, nothing waits, and no start has failed."""
         crew = self.crew(fingerprint)
         if not crew.workers and not crew.waiting and crew.failures_left == self.limits.failed_starts:
@@ -66,23 +69,47 @@ class Roster:
         self.workers[worker.number] = worker
         crew.workers[worker] = None
         self.occupied += 1
+        self.wake(worker.deadline(self.limits))
         self.instructions.append(Start(worker.number, crew.fingerprint))
 
     def send(self, worker: Worker, lease: Lease, now: float) -> None:
         """The lease begins in the worker, or is held there behind others."""
         self.sent += 1
         number = self.sent
-        if not worker.sendings:
+        first = not worker.sendings
+        worker.sendings[number] = sending = Sending(number, lease)
+        worker.sent += 1
+        self.in_flight += 1
+        if first:
             worker.last_word = now
             worker.alone = bool(lease.deaths)
             self.active += 1
-        worker.sendings[number] = sending = Sending(number, lease)
-        worker.sent += 1
         if len(worker.sendings) <= self.limits.in_flight:
-            worker.begin(sending, now)
-        self.in_flight += 1
+            self.begin(worker, sending, now)
+        else:
+            self.wake(worker.returns_at(self.limits))
+        if first and self.limits.hang_timeout is not None:
+            self.wake(now + self.limits.hang_timeout)
         lease.worker, lease.number = worker.number, number
         self.instructions.append(Send(worker.number, lease, number))
+
+    def begin(self, worker: Worker, sending: Sending, now: float) -> None:
+        """It is the turn of ``sending`` from now on."""
+        sending.begun_at = now
+        if sending.lease is not None and sending.lease.timeout is not None:
+            self.expect(sending, now + sending.lease.timeout)
+        if worker.withdrawn:
+            self.wake(worker.withdrawn_until())
+
+    def expect(self, sending: Sending, deadline: float) -> None:
+        """It is to be answered by then."""
+        sending.deadline = deadline
+        self.wake(deadline)
+
+    def wake(self, deadline: float) -> None:
+        """Something may be due then."""
+        if deadline < self.alarm:
+            self.alarm = deadline
 
     def remove(self, worker: Worker, sending: Sending) -> Lease | None:
         """The worker does not have it any more; returns the lease, unless nobody waits for it."""
@@ -90,14 +117,13 @@ class Roster:
         self.in_flight -= 1
         if not worker.sendings:
             self.active -= 1
-            worker.alarm = math.inf
         if sending.lease is not None:
             sending.lease.worker = sending.lease.number = 0
         return sending.lease
 
     def recall(self, worker: Worker, sending: Sending) -> Lease | None:
         """As `remove`, for one that may be answered all the same: that is no surprise."""
-        worker.remember_withdrawn(sending.number)
+        worker.remember_withdrawn(sending.number, None if sending.lease is None else sending.lease.timeout)
         return self.remove(worker, sending)
 
     def withdraw(self, worker: Worker, sending: Sending) -> Lease:

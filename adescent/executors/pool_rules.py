@@ -12,6 +12,7 @@ those that merely were beside the culprit are cleared.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from itertools import islice
 
 from adescent.executors.pool_crews import Sending, State, Worker
@@ -48,6 +49,8 @@ __all__ = [
 
 CANCEL_GRACE_SECONDS = 0.5
 """How long a worker that runs several leases at once has to answer that it has stopped a cancelled one."""
+RESTART_SECONDS = 0.1
+"""What killing a worker costs until there is another: a lease that has likely ended by then is let end."""
 
 
 class PoolRules:
@@ -65,7 +68,7 @@ class PoolRules:
         instructions, self._roster.instructions = self._roster.instructions, []
         return instructions
 
-    def open(self, fingerprint: str, now: float) -> None:
+    def open(self, fingerprint: Hashable, now: float) -> None:
         """Keep spares, if the limits allow any, for leases of ``fingerprint``."""
         self._staffing.settle_in(fingerprint)
         self._arrange(now)
@@ -155,12 +158,11 @@ class PoolRules:
         self._roster.disband(found.crew.fingerprint)
 
     def next_deadline(self) -> float:
-        """When `expire` is to be called, unless something happens before; infinity if nothing is due.
+        """When `expire` is to be called, unless something happens before; infinity if nothing can be due.
 
-        It may be early (after an answer, when several leases are in flight), and never is late.
+        It is never late. It may be early, since an answer leaves it as it is; `expire` makes it exact.
         """
-        deadlines = [worker.deadline(self.limits) for worker in self._roster.workers.values()]
-        return min(self._staffing.next_return(), *deadlines, math.inf)
+        return self._roster.alarm
 
     def expire(self, now: float) -> None:
         """Do what is due: for starts, leases and silences that took too long, and for cancels not heeded."""
@@ -168,6 +170,11 @@ class PoolRules:
             if worker.deadline(self.limits) <= now:
                 self._overdue(worker, now)
         self._arrange(now)
+        self._roster.alarm = self._first_deadline()
+
+    def _first_deadline(self) -> float:
+        deadlines = [worker.deadline(self.limits) for worker in self._roster.workers.values()]
+        return min([self._staffing.next_return(), *deadlines])
 
     def close(self, now: float) -> None:
         """Give up all leases, retire the idle workers, kill the others; start nothing any more."""
@@ -181,6 +188,7 @@ class PoolRules:
             leases += self._roster.unload(worker)
         for lease in sorted(leases, key=lambda lease: lease.arrival):
             self._roster.give_up(lease, "closed")
+        self._roster.alarm = math.inf
 
     def statistics(self) -> PoolStatistics:
         """What the workers do at the moment, and the counters."""
@@ -189,6 +197,7 @@ class PoolRules:
     def validate(self) -> None:
         """Raise AssertionError if what is recorded contradicts itself or the rules: for tests, after each event."""
         self._roster.validate()
+        assert self._roster.alarm <= self._first_deadline()
         if self._closed:
             assert not self._roster.occupied
             assert not self._roster.in_flight
@@ -215,7 +224,7 @@ class PoolRules:
     def _begin_next(self, worker: Worker, now: float) -> None:
         for sending in islice(worker.sendings.values(), self.limits.in_flight - 1, self.limits.in_flight):
             if sending.begun_at is None:
-                worker.begin(sending, now)
+                self._roster.begin(worker, sending, now)
 
     def _cancel_sent(self, worker: Worker, sending: Sending, now: float) -> None:
         """The lease is cancelled while a worker has it."""
@@ -224,21 +233,30 @@ class PoolRules:
             roster.recall(worker, sending)
         elif sending.begun_at is None:
             roster.withdraw(worker, sending)
-        elif self.limits.in_flight == 1:
+        elif grace := self._grace(worker):
+            roster.disown(worker, sending)
+            roster.expect(sending, now + grace)
+        else:
             roster.recall(worker, sending)
             worker.spared = True
             roster.kill(worker, "its lease was cancelled")
-        else:
-            roster.disown(worker, sending)
-            worker.expect(sending, now + CANCEL_GRACE_SECONDS)
+
+    def _grace(self, worker: Worker) -> float:
+        """How long it has to answer a cancelled lease that it has begun."""
+        if self.limits.in_flight > 1:
+            return CANCEL_GRACE_SECONDS
+        pace = worker.crew.pace
+        return RESTART_SECONDS if pace is not None and pace < RESTART_SECONDS else 0.0
 
     def _overdue(self, worker: Worker, now: float) -> None:
         """Its deadline may have passed: for starting, for a lease, or for a word."""
         limits = self.limits
         if worker.state is State.STARTING:
             self._condemn(worker, f"not ready within {limits.start_timeout:g} s")
-        elif late := worker.overdue(now):
+        elif late := [sending for sending in worker.sendings.values() if sending.deadline <= now]:
             self._stop(worker, late)
+        elif worker.withdrawn_until() <= now:
+            self._stop(worker, [])
         elif limits.hang_timeout is not None and worker.last_word + limits.hang_timeout <= now:
             self._condemn(worker, f"not a word within {limits.hang_timeout:g} s")
 
@@ -246,7 +264,7 @@ class PoolRules:
         """The worker is killed for these, and for nothing else that it has."""
         worker.spared = True
         timeouts = [sending.lease.timeout for sending in late if sending.lease is not None]
-        reason = f"no answer within {timeouts[0]:g} s" if timeouts else "a cancelled lease went on"
+        reason = f"no answer within {timeouts[0]:g} s" if timeouts else "a withdrawn lease went on"
         for sending in late:
             if sending.lease is None or not self._pardons(worker, sending, sending.lease):
                 self._end_late(worker, sending)

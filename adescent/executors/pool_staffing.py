@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from adescent.executors.pool_crews import Crew, State, Worker
 from adescent.executors.pool_records import Lease
@@ -24,9 +24,9 @@ class Staffing:
         self._roster = roster
         self._limits = roster.limits
         self._owed: list[Crew] = []
-        self._home: str | None = None
+        self._home: Hashable | None = None
 
-    def settle_in(self, fingerprint: str) -> None:
+    def settle_in(self, fingerprint: Hashable) -> None:
         """Spares are for leases of this fingerprint."""
         self._home = fingerprint
 
@@ -54,9 +54,7 @@ class Staffing:
 
     def next_return(self) -> float:
         """When leases that are held are to be taken back; infinity if none are."""
-        if not self._held_anywhere():
-            return math.inf
-        return min((self._return_time(worker) for worker in self._holding()), default=math.inf)
+        return min((worker.returns_at(self._limits) for worker in self._holding()), default=math.inf)
 
     def _crews_in_want(self) -> list[Crew]:
         crews = [crew for crew in self._roster.crews.values() if crew.queue or crew.suspects]
@@ -103,17 +101,13 @@ class Staffing:
         crew = worker.crew
         if load >= crew.room or lease.deaths or worker.alone or (crew.suspects and worker is crew.reserve):
             return False
-        return load < self._limits.in_flight or now < self._return_time(worker)
+        return load < self._limits.in_flight or now < worker.returns_at(self._limits)
 
     # Leases that are held behind others
 
     def _held_anywhere(self) -> bool:
         """A quick look that may be wrong when it says yes: a worker with two leases may have begun both."""
         return self._roster.in_flight > self._roster.active
-
-    def _return_time(self, worker: Worker) -> float:
-        """From when on what it has not begun is better off elsewhere; it has something."""
-        return worker.at_it_since() + self._limits.steal_after
 
     def _holding(self) -> Iterator[Worker]:
         """Workers that hold leases which another could begin."""
@@ -126,7 +120,7 @@ class Staffing:
         returned = [
             self._roster.withdraw(worker, sending)
             for worker in self._holding()
-            if self._return_time(worker) <= now
+            if worker.returns_at(self._limits) <= now
             for sending in worker.held(self._limits.in_flight)
         ]
         for lease in sorted(returned, key=lambda lease: lease.arrival, reverse=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import pytest
 from attrs import define, field
@@ -95,7 +96,7 @@ def quick(limits: PoolLimits) -> Play:
     return play
 
 
-def starts(instructions: list[Instruction]) -> list[str]:
+def starts(instructions: list[Instruction]) -> list[Hashable]:
     return [each.fingerprint for each in instructions if isinstance(each, Start)]
 
 
@@ -739,6 +740,8 @@ def test_a_worker_without_a_word_is_killed_and_its_lease_has_seen_a_death() -> N
 
 def test_an_idle_worker_may_be_silent() -> None:
     play = staffed(PoolLimits(1, hang_timeout=10.0))
+    play.wait(50.0)
+    assert play.take() == []
     assert play.rules.next_deadline() == math.inf
 
 
@@ -811,6 +814,35 @@ def test_the_worker_of_a_begun_lease_that_is_cancelled_is_killed() -> None:
     assert play.rules.statistics().workers_lost == 0
 
 
+def test_it_is_let_end_where_leases_take_less_time_than_another_worker_would() -> None:
+    play = quick(PoolLimits(1))
+    lease, held = play.submit_many(2)
+    number = lease.number
+    play.silently()
+    play.cancel(lease)
+    assert play.take() == [Withdraw(1, number)]
+    play.wait(0.05)
+    assert play.rules.answered(1, number, QUICK, play.now) is None
+    play.wait(1.0)
+    assert play.take() == []
+    assert (held.worker, held.deaths) == (1, [])
+    assert play.rules.statistics().duplicates_dropped == 0
+
+
+def test_and_its_worker_is_killed_all_the_same_if_it_does_not_end() -> None:
+    play = quick(PoolLimits(1))
+    lease, held = play.submit_many(2)
+    play.cancel(lease)
+    play.silently()
+    play.wait(0.1)
+    assert play.take() == [Kill(1, "a withdrawn lease went on")]
+    play.die(1, "SIGKILL")
+    assert play.take() == [Start(2, "a")]
+    play.ready(2)
+    assert (held.worker, held.deaths) == (2, [])
+    assert play.rules.statistics().workers_lost == 0
+
+
 def test_its_place_is_taken_if_something_waits() -> None:
     play = staffed(PoolLimits(1))
     lease, waiting = play.submit_many(2)
@@ -852,7 +884,7 @@ def test_if_it_does_not_the_worker_is_killed_and_the_others_go_back() -> None:
     play.cancel(lease)
     play.silently()
     play.wait(0.5)
-    assert play.take() == [Kill(1, "a cancelled lease went on")]
+    assert play.take() == [Kill(1, "a withdrawn lease went on")]
     play.die(1, "SIGKILL")
     assert other.deaths == []
     assert play.take() == [Start(2, "a")]
@@ -912,6 +944,25 @@ def test_once_a_lease_may_leave_the_blame_for_its_lateness_to_it() -> None:
     assert lease.worker == 2
     play.wait(2.0)
     assert GiveUp(lease, "timeout") in play.take()
+
+
+def test_a_worker_that_may_be_busy_with_a_withdrawn_lease_has_the_time_of_that_one() -> None:
+    play = quick(PoolLimits(1))
+    first, withdrawn = play.submit(), play.submit(timeout=2.0)
+    play.cancel(withdrawn)
+    play.wait(1.0)
+    play.answer(first, seconds=QUICK)
+    patient = play.submit()
+    play.silently()
+    play.wait(1.9)
+    assert play.take() == []
+    play.wait(0.1)
+    assert play.take() == [Kill(1, "a withdrawn lease went on")]
+    play.die(1)
+    play.ready(2)
+    assert (patient.worker, patient.deaths) == (2, [])
+    play.wait(100.0)
+    assert patient.worker == 2
 
 
 def test_an_answer_to_a_later_one_tells_that_the_withdrawn_one_is_over() -> None:

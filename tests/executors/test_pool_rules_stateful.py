@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ class Process:
     """What really happens in a worker, which the rules can only guess from what it says."""
 
     number: int
-    fingerprint: str
+    fingerprint: Hashable
     up: bool = False
     ends: str = ""
     sent: dict[int, Lease] = field(factory=dict)
@@ -81,7 +82,7 @@ class World(RuleBasedStateMachine):
         self.leases: list[Lease] = []
         self.ends: dict[Lease, str] = {}
         self.bad_luck: Counter[Lease] = Counter()
-        self.budget = dict.fromkeys("abc", 2 * (2 + self.limits.spares))
+        self.budget: dict[Hashable, int] = dict.fromkeys("abc", 2 * (2 + self.limits.spares))
         self.started = 0
         self.numbers: set[int] = set()
         self.duplicates = 0
