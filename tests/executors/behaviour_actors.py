@@ -119,7 +119,6 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "SystemExit": lambda: SystemExit(3),
     "StopAsyncIteration": StopAsyncIteration,
     "StopIteration": lambda: StopIteration("over"),
-    "MemoryError": MemoryError,
     "RecursionError": lambda: RecursionError("deep"),
     "Wordless": Wordless,
     "a long message": lambda: ValueError("x" * 100_000),

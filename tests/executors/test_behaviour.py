@@ -141,7 +141,6 @@ async def test_run_does_not_see_what_is_hidden_and_the_scorer_does(executor: Exe
         ("a group that stays", "ExceptionGroup", "one stays (2 sub-exceptions)", False, 2.0),
         ("SystemExit", "SystemExit", "3", False, None),
         ("StopAsyncIteration", "StopAsyncIteration", "", False, None),
-        ("MemoryError", "MemoryError", "", False, None),
         ("RecursionError", "RecursionError", "deep", False, None),
         ("Wordless", "Wordless", "(no message: its __str__ raised ValueError)", False, None),
     ],

@@ -155,7 +155,7 @@ async def test_a_rollout_may_drive_another_one(local_executor: LocalExecutor) ->
 
 
 @pytest.mark.parametrize("blocking", [True, False], ids=["sync", "async"])
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)], ids=["Exception", "BaseException"])
+@pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), SystemExit(3)], ids=repr)
 async def test_a_failure_holds_the_very_exception(
     local_executor: LocalExecutor, error: BaseException, blocking: bool
 ) -> None:
