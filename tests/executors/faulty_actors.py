@@ -237,6 +237,11 @@ def run(rendered: str, task: Any, ctx: Any) -> int:
     return os.getpid()
 
 
+def brief(rendered: str, task: Any) -> list[Any]:
+    time.sleep(0.003)
+    return [rendered, os.getpid()]
+
+
 def never_end(rendered: str, task: Any, ctx: Any) -> None:
     ctx.checkpoint("has begun")
     ENDLESS[task.prompt]()
