@@ -15,6 +15,7 @@ from adescent.executors.local import LocalExecutor
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Actors, Executor
 from adescent.refs import Ref, Resolver
+from adescent.sandbox import Workspaces
 from adescent.tasks import Task
 from adescent.workspec import RolloutSpec
 
@@ -92,7 +93,8 @@ async def open_pool(
     if where != "process":
         yield None
         return
-    async with ProcessExecutor(WORKERS) as executor:
+    places = Workspaces(tmp_path_factory.mktemp("places"))  # where nobody has left anything to be reaped
+    async with ProcessExecutor(WORKERS, provider=places) as executor:
         with Line(tmp_path_factory.mktemp("line")) as line, anyio.fail_after(BOUND):
             async with anyio.create_task_group() as group:
                 view = executor.attach_actors(_actors("gate", "full"))

@@ -15,6 +15,7 @@ from adescent.errors import ContractError, OptionError, SandboxUnavailable, Wron
 from adescent.executors import ProcessExecutor, collect_rollouts, plane
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
+from adescent.sandbox import Workspaces
 from adescent.tasks import Score, Task
 from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec
 
@@ -43,9 +44,12 @@ def failure_of(result: Result) -> Failure:
 
 
 @pytest.fixture(scope="module")
-async def pool(importable: None, anyio_backend: Any) -> AsyncIterator[ProcessExecutor]:
+async def pool(
+    importable: None, anyio_backend: Any, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ProcessExecutor]:
     """One worker that is up, for tests which it survives."""
-    async with ProcessExecutor(1) as executor:
+    places = Workspaces(tmp_path_factory.mktemp("places"))  # where nobody has left anything to be reaped
+    async with ProcessExecutor(1, provider=places) as executor:
         await executor.attach_actors(actors("pid")).rollout(spec_of())
         yield executor
         statistics = executor.statistics()
