@@ -254,5 +254,44 @@ async def never_end_on_a_loop(rendered: str, task: Any, ctx: Any) -> None:
     await anyio.sleep_forever()
 
 
+# What is started -----------------------------------------------------------------------------------------------------
+# For a test to find it, each process is told a number of seconds that no other is: the task's prompt.
+
+
+def leave_a_child(rendered: str, task: Any) -> list[int]:
+    child = subprocess.Popen(["sleep", task.prompt])
+    kept.append(child)
+    return [os.getpid(), child.pid]
+
+
+def leave_a_family(rendered: str, task: Any) -> list[int]:
+    """In a session of its own; it is complete when this returns."""
+    command = ["sh", "-c", f"sleep {task.prompt} & echo; wait"]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    kept.append(parent)
+    assert parent.stdout
+    parent.stdout.readline()
+    return [os.getpid(), parent.pid]
+
+
+def with_a_server(seconds: str) -> Callable[[str, Any], bool]:
+    """What is made needs a process of its own for as long as it is there."""
+    server = subprocess.Popen(["sleep", seconds])
+    return lambda rendered, task: server.poll() is None
+
+
+def leave_a_daemon(rendered: str, task: Any) -> None:
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execlp("sleep", "sleep", task.prompt)
+        os._exit(0)
+    os.wait()
+    os.close(write)
+    os.read(read, 1)  # nothing, once the command is run
+    os.close(read)
+
+
 def full(task: Any, output: object) -> float:
     return 1.0
