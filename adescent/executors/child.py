@@ -67,7 +67,7 @@ def _serve(channel: Channel) -> NoReturn:
         if actors.on_loop:
             from adescent.executors.child_loop import serve_on_loop  # a worker of plain functions loads no loop
 
-            serve_on_loop(worker, hello.loop, rollout, actors)
+            serve_on_loop(worker, hello, rollout, actors)
         worker.end(rollout, _to_its_end(rollout.perform(actors, call)))
 
 

@@ -74,8 +74,7 @@ class RolloutLog:
         return rest
 
     def _write_tail(self, text: str) -> None:
-        self._cut += max(0, len(text) - KEPT)
-        self._tail += text[-KEPT:]
+        self._tail += text
         if len(self._tail) > 2 * KEPT:
             self._cut += len(self._tail) - KEPT
             self._tail = self._tail[-KEPT:]

@@ -6,13 +6,16 @@ The loop runs in a thread of its own: the main thread is for plain functions, on
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal, NoReturn
 
 import anyio
-from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from adescent.cancellation import in_force, own_task, shed_stray
 from adescent.executors.child_desk import Desk
@@ -20,6 +23,7 @@ from adescent.executors.child_rollouts import Actors, Call, Rollout
 from adescent.executors.child_worker import Worker
 from adescent.executors.results import ActorAborted
 from adescent.executors.signatures import is_async, is_ours
+from adescent.executors.wire import Hello
 from adescent.sidebyside import FirstError
 
 __all__ = ["await_alone", "serve_on_loop"]
@@ -36,7 +40,7 @@ def await_alone(awaitable: Awaitable[Any], loop: Loop) -> Any:
     return anyio.run(awaited, backend=loop)
 
 
-def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) -> NoReturn:
+def serve_on_loop(worker: Worker, hello: Hello, rollout: Rollout, actors: Actors) -> NoReturn:
     """Serve from here on, beginning with the rollout that needs the loop.
 
     Raises EOFError when the parent has nothing more to say, and what a `Worker` raises.
@@ -46,7 +50,7 @@ def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) 
 
     def serve() -> None:
         try:
-            anyio.run(_serve, worker, desk, (rollout, actors), backend=loop)
+            anyio.run(_serve, worker, desk, hello.in_flight, (rollout, actors), backend=hello.loop)
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
             ended.append(error)
         finally:
@@ -57,32 +61,50 @@ def serve_on_loop(worker: Worker, loop: Loop, rollout: Rollout, actors: Actors) 
     raise ended.pop()
 
 
-async def _serve(worker: Worker, desk: Desk, begun: tuple[Rollout, Actors] | None) -> None:
+async def _serve(worker: Worker, desk: Desk, in_flight: int | None, begun: tuple[Rollout, Actors]) -> None:
     first = FirstError()
     async with anyio.create_task_group() as group:
-
-        async def perform(rollout: Rollout, actors: Actors) -> None:
-            with first.ending(group.cancel_scope), own_task():
-                await _perform(worker, partial(_call, desk), rollout, actors)
-
+        rollouts = _Rollouts(worker, partial(_call, desk), in_flight or sys.maxsize, group, first)
+        rollouts.start(*begun)
         with first.ending(group.cancel_scope):
             while True:
-                if begun is not None:
-                    group.start_soon(perform, *begun, name=f"lease {begun[0].run.lease}")
-                    await checkpoint()  # it has its turn before the next one is begun
-                if not worker.has_waiting:
-                    await anyio.wait_readable(worker.channel.receiving)
-                worker.hear(worker.channel.arrived())
-                begun = worker.begin() if worker.has_waiting else None
+                rollouts.begin()
+                await anyio.wait_readable(worker.channel.receiving)
     first.raise_bare()
 
 
-async def _perform(worker: Worker, call: Call, rollout: Rollout, actors: Actors) -> None:
-    answer = None
-    with anyio.CancelScope() as scope:
+class _Rollouts:
+    """Rollouts side by side, ``most`` at most, each a task of ``group``; ``first`` keeps the error that ends them all."""
+
+    def __init__(self, worker: Worker, call: Call, most: int, group: TaskGroup, first: FirstError) -> None:
+        self._worker = worker
+        self._call = call
+        self._most = most
+        self._group = group
+        self._first = first
+
+    def begin(self) -> None:
+        """Hear what has been said, and begin what waits as far as there is room."""
+        worker = self._worker
+        worker.hear(worker.channel.arrived())
+        while worker.has_waiting and worker.under_way < self._most:
+            if begun := worker.begin():
+                self.start(*begun)
+
+    def start(self, rollout: Rollout, actors: Actors) -> None:
+        """Perform it in a task of its own. From here on it can be stopped."""
+        scope = anyio.CancelScope()
         rollout.stop = scope.cancel
-        answer = await rollout.perform(actors, call)
-    worker.end(rollout, answer or rollout.cancelled())
+        self._group.start_soon(self._perform, rollout, actors, scope, name=f"lease {rollout.run.lease}")
+
+    async def _perform(self, rollout: Rollout, actors: Actors, scope: CancelScope) -> None:
+        with self._first.ending(self._group.cancel_scope), own_task():
+            answer = None
+            with scope:
+                await checkpoint_if_cancelled()  # it may have been stopped before it got here
+                answer = await rollout.perform(actors, self._call)
+            self._worker.end(rollout, answer or rollout.cancelled())
+            self.begin()
 
 
 async def _call(desk: Desk, actor: Callable[..., Any], *args: Any) -> Any:

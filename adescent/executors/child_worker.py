@@ -64,6 +64,11 @@ class Worker:
         """Whether there is a rollout to begin."""
         return bool(self._waiting)
 
+    @property
+    def under_way(self) -> int:
+        """How many have begun and not ended."""
+        return len(self._under_way)
+
     def begin(self) -> tuple[Rollout, Actors] | None:
         """Begin the rollout that has waited longest. None when it has ended with that: its actors cannot be had."""
         lease, (run, job, text) = self._waiting.popitem(last=False)

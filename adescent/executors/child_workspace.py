@@ -11,7 +11,7 @@ from adescent.executors.child_descriptors import out_of_reach
 
 __all__ = ["OwnDirectory", "SharedDirectory", "WorkingDirectory"]
 
-SECONDS_TO_EMPTY = 5.0
+SECONDS_TO_EMPTY = 30.0
 HEAP = ".adescent-heap"
 """Where what is to be removed is collected; it is removed as well."""
 

@@ -62,7 +62,8 @@ VERSION = 1
 class Hello:
     """Parent to worker, first of all. ``loop`` is the event loop async actors run on: the parent's own kind.
 
-    ``path`` becomes ``sys.path``; ``secrets`` are the names of variables whose values leave nowhere.
+    ``path`` becomes ``sys.path``; ``secrets`` are the names of variables whose values leave nowhere. Of async rollouts
+    ``in_flight`` have begun at once (None: as many as are sent), and others wait for their turn.
     """
 
     version: int
@@ -74,6 +75,7 @@ class Hello:
     network: bool = False
     readable: list[str] = field(factory=list)
     secrets: list[str] = field(factory=list)
+    in_flight: int | None = None
 
 
 @frozen

@@ -11,7 +11,7 @@ from adescent.executors.wire import Bye, Cancel, Done, Failed, Log
 
 Start = Callable[..., Any]
 
-WAIT = "import anyio\nprint('waits')\nawait anyio.sleep_forever()"
+WAIT = "import anyio; print('waits'); await anyio.sleep_forever()"
 
 
 def test_the_loop_is_the_parents_kind(looping: Any, loop: str) -> None:
@@ -74,6 +74,16 @@ def test_one_that_waits_to_be_begun_is_forgotten(start: Start, loop: str) -> Non
     assert {worker.next().lease for _ in range(2)} == {1, 2}
     worker.stop_talking()
     assert worker.next() == Bye()
+
+
+def test_no_more_have_begun_than_may_be_in_flight(start: Start, loop: str) -> None:
+    worker = start(loop=loop, in_flight=2)
+    for lease in (1, 2, 3, 4):
+        worker.begin(lease, WAIT if lease != 3 else "print('here')", 2)
+    assert {worker.expect(Log).lease for _ in range(2)} == {1, 2}
+    worker.send(Cancel(4), Cancel(1))
+    assert worker.expect(Failed).lease == 1
+    assert [worker.expect(Log).lease, worker.expect(Done).lease] == [3, 3]  # it has waited for its turn
 
 
 STRAY = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,10 +48,12 @@ def test_it_is_sent_line_by_line(patient: Any) -> None:
     patient.expect(Done)
 
 
-def test_the_scorer_and_the_import_of_actors_print_to_the_log_too(patient: Any) -> None:
-    job = patient.has("run", "judge")
-    code = "print('run')"
-    assert logged(patient, 1, code, job, meta={"judge": "print('judge')"}) == "run\njudge\n"
+def test_the_scorer_and_the_import_of_actors_print_to_the_log_too(patient: Any, tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text("print('import')\ndef run(rendered, task): print('run')\n", encoding="utf-8")
+    assert logged(patient, 1, f"import sys; sys.path.insert(0, {str(tmp_path)!r})") == ""
+    job = patient.has("chatty:run", "judge", allow=["chatty:", "scripted_actors:"])
+    assert logged(patient, 2, "", job, meta={"judge": "print('judge')"}) == "import\nrun\njudge\n"
+    assert logged(patient, 3, "", job, meta={"judge": "print('judge')"}) == "run\njudge\n"
 
 
 def test_what_was_printed_before_a_death_is_had(worker: Any) -> None:
@@ -82,13 +85,15 @@ def test_a_thread_with_a_rollouts_context_prints_to_its_log(patient: Any) -> Non
     code = """
         import contextvars, threading
         context = contextvars.copy_context()
-        threads = [threading.Thread(target=context.copy().run, args=[print, 'x' * 99, n]) for n in range(20)]
+        import sys
+        def write(n): context.copy().run(sys.stdout.write, str(n) + ' ' + 'x' * 99 + chr(10))
+        threads = [threading.Thread(target=write, args=[n]) for n in range(20)]
         for t in threads: t.start()
         for t in threads: t.join()
         shared['late'] = context
     """
     log = logged(patient, 1, code)
-    assert sorted(log.replace("\n", " ").split()) == sorted([*map(str, range(20)), *["x" * 99] * 20])
+    assert sorted(log.splitlines()) == sorted(f"{n} {'x' * 99}" for n in range(20))
     assert logged(patient, 2, "shared['late'].run(print, 'late')") == ""
 
 

@@ -213,6 +213,13 @@ def test_a_state_to_go_on_from_is_told_at_once_and_given_to_the_next_attempt(pat
     assert patient.output(2, "output = ctx.resume_state", resume_state={"step": 2}) == {"step": 2}
 
 
+def test_a_state_of_a_rollout_that_has_ended_is_nobodys(patient: Any) -> None:
+    assert patient.output(1, "shared['ctx'] = ctx") is None
+    patient.begin(2, "shared['ctx'].checkpoint(1); ctx.checkpoint(2)")
+    assert patient.expect(Checkpoint) == Checkpoint(2, 2)
+    patient.expect(Done)
+
+
 def test_a_state_that_cannot_be_sent_is_the_actors_to_handle(patient: Any) -> None:
     failure = patient.failure(1, "ctx.checkpoint({'a': object()})")
     assert (failure.type, failure.message.split(":")[0]) == ("ContractError", "checkpoint.a")
