@@ -74,7 +74,7 @@ async def _serve(worker: Worker, desk: Desk, in_flight: int | None, begun: tuple
 
 
 class _Rollouts:
-    """Rollouts side by side, ``most`` at most, each a task of ``group``; ``first`` keeps the error that ends them all."""
+    """At most ``most`` rollouts side by side, each a task of ``group``; ``first`` keeps what ends them all."""
 
     def __init__(self, worker: Worker, call: Call, most: int, group: TaskGroup, first: FirstError) -> None:
         self._worker = worker
