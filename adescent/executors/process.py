@@ -37,6 +37,10 @@ class ProcessExecutor:
     `attach_actors` or in each spec, and resolved in the workers; ``allow`` is what the Refs of specs may name beyond
     this package.
 
+    What crosses is copied: outputs are JSON and come back with lists for tuples, an output that is none fails its
+    rollout, what an actor changes in its task stays in the worker, and a failure tells of its exception in words alone.
+    Memory that ran out where other rollouts may have used it up is tried once more, in a worker of its own.
+
     ``sandbox`` confines specs that bring none of their own. ``hang_timeout`` is the seconds after which a worker that
     has work and says nothing is taken for wedged (None: never), ``start_timeout`` what a worker may take to start.
     ``in_flight_per_worker`` async rollouts share a worker; plain functions run in it one at a time. A worker is

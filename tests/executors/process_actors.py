@@ -298,3 +298,32 @@ def deadly(task: Task, output: object) -> float:
 
 def threads(rendered: str, task: Task) -> int:
     return threading.active_count()
+
+
+# Where run and reward are apart ---------------------------------------------------------------------------------------
+
+
+def place(rendered: str, task: Task) -> str:
+    """Workers are told apart by their directories: in a sandbox, numbers of processes may be its own."""
+    return str(Path.cwd())
+
+
+def by_whom(task: Task, output: object) -> Score:
+    return Score(1.0, str(Path.cwd()))
+
+
+def telling(rendered: str, task: Task, ctx: Any) -> dict[str, Any]:
+    print("run prints")
+    ctx.checkpoint({"kept": True})
+    return {"meta": dict(task.meta), "resumed": ctx.resume_state}
+
+
+def scoring(task: Task, output: dict[str, Any]) -> Score:
+    print("reward prints")
+    return Score(float("gold" not in output["meta"]), task.meta["gold"], {"seen": float(len(task.meta))})
+
+
+def stuck(task: Task, output: object) -> float:
+    begin(task)
+    time.sleep(FOREVER)
+    return 1.0
