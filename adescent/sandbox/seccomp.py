@@ -9,6 +9,10 @@ than those that are named          pass, and so would the sockets of other progr
 ``prlimit64`` of others            the parent's own limits could be lowered until it is killed
 ``io_uring_setup``                 a ring makes sockets, and the filter does not see it
 key rings                          those of the session hold what nobody handed in
+``ptrace`` and its kin             a sandbox ends with its first process, which is the same user's where there is no
+                                   root: as its debugger one could have it live on, with all that runs in there
+System V's shared memory and       those of other programs have no file that could be closed to it, and what is left
+queues, POSIX queues               in them stays
 new user namespaces                there a process may try everything that root may
 =================================  ============================================================================
 
@@ -49,14 +53,19 @@ class _Machine(NamedTuple):
     unshare: int
     prlimit64: int
     keys: tuple[int, ...]
+    tracing: tuple[int, ...]
+    ipc: tuple[int, ...]
 
 
-_IO_URING_SETUP, _CLONE3 = 425, 435
-_KEYS_OF_MOST = (217, 218, 219)
+_IO_URING_SETUP, _CLONE3, _PIDFD_GETFD = 425, 435, 438
+_OF_X86_64 = _Machine(
+    0xC000003E, 41, 56, 272, 302, (248, 249, 250), (101, 310, 311), (*range(29, 32), *range(64, 72), 220, 240, 241)
+)
+_OF_MOST = _Machine(0, 198, 220, 97, 261, (217, 218, 219), (117, 270, 271), (180, 181, *range(186, 198)))
 _MACHINES = {
-    "x86_64": _Machine(0xC000003E, 41, 56, 272, 302, (248, 249, 250)),
-    "aarch64": _Machine(0xC00000B7, 198, 220, 97, 261, _KEYS_OF_MOST),
-    "riscv64": _Machine(0xC00000F3, 198, 220, 97, 261, _KEYS_OF_MOST),
+    "x86_64": _OF_X86_64,
+    "aarch64": _OF_MOST._replace(architecture=0xC00000B7),
+    "riscv64": _OF_MOST._replace(architecture=0xC00000F3),
 }
 _Instruction = tuple[int, int, int, int]
 _Test = tuple[int, int, bool]
@@ -96,7 +105,8 @@ def _instructions(machine: _Machine, families: Sequence[int]) -> list[_Instructi
         *_refused(_IO_URING_SETUP, errno.ENOSYS),
         # Its flags lie in memory, where a filter cannot look; told that it does not exist, everyone takes clone.
         *_refused(_CLONE3, errno.ENOSYS),
-        *(instruction for key in machine.keys for instruction in _refused(key, errno.ENOSYS)),
+        *(each for call in (*machine.keys, *machine.ipc) for each in _refused(call, errno.ENOSYS)),
+        *(each for call in (*machine.tracing, _PIDFD_GETFD) for each in _refused(call, errno.EPERM)),
         *_refused(machine.socket, errno.EACCES, *((_EQUAL, family, True) for family in families)),
         *_refused(machine.prlimit64, errno.EPERM, (_EQUAL, 0, True)),
         *_refused(machine.clone, errno.EPERM, (_ANY_BIT, _CLONE_NEWUSER, False)),

@@ -175,6 +175,23 @@ def trace_the_parent() -> None:
     called(LIBC.ptrace(SEIZE, PARENT, 0, 0))  # it does not stop it, and ends with this process
 
 
+def trace_who_is_the_same_user() -> None:
+    """The sandbox's first process, where there is one: who traces it can have it live on. Else a copy of this one."""
+    target = 1 if os.getsid(0) == 0 else os.fork()
+    if target == 0:
+        signal.pause()
+    try:
+        called(LIBC.ptrace(SEIZE, target, 0, 0))
+    finally:
+        if target > 1:
+            os.kill(target, signal.SIGKILL)
+
+
+def share_memory_by_number() -> None:
+    number = called(LIBC.shmget(0, 1 << 12, 0o600))
+    called(LIBC.shmctl(number, 0, None))  # removes it
+
+
 def lower_the_parents_limits() -> None:
     resource.prlimit(PARENT, resource.RLIMIT_CORE)  # reading takes the same right
 

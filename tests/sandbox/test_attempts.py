@@ -42,6 +42,8 @@ ATTEMPTS = (
     "read_the_parents_environment",
     "read_the_parents_memory",
     "trace_the_parent",
+    "trace_who_is_the_same_user",
+    "share_memory_by_number",
     "lower_the_parents_limits",
     "mount_something",
     "get_capabilities_by_running_a_program",
