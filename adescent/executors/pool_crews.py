@@ -185,14 +185,8 @@ class Crew:
         return min(firsts, default=math.inf)
 
     def to_come(self) -> int:
-        """How many of its workers will take a lease that waits as soon as they are ready and it is their turn."""
-        oldest = self.oldest()
-        return sum(not worker.sendings and not worker.claimed_from(oldest) for worker in self.workers)
-
-    def staffed(self, limits: PoolLimits) -> bool:
-        """Whether it has a worker that will sooner or later take a lease that waits."""
-        oldest = self.oldest()
-        return any(not worker.spent(limits) and not worker.claimed_from(oldest) for worker in self.workers)
+        """How many of its workers have nothing, and will take a lease when they are ready and it is their turn."""
+        return sum(not worker.sendings for worker in self.workers)
 
     def _line(self, lease: Lease) -> OrderedDict[Lease, None]:
         return self.suspects if lease.deaths else self.queue
@@ -219,12 +213,9 @@ class Crew:
         return leases
 
     def keep_reserve(self, limits: PoolLimits) -> None:
-        """See that suspects get a worker to themselves though all are always fed: one of them is left to run dry."""
-        if not self.suspects or any(worker.alone or worker.state is State.STARTING for worker in self.workers):
-            self.reserve = None
-        elif self.reserve not in self.workers:
-            able = [worker for worker in self.workers if not worker.spent(limits)]
-            self.reserve = min(able, key=lambda worker: len(worker.sendings), default=None)
+        """See that suspects get a worker to themselves though all are always fed: the least loaded is to run dry."""
+        able = [worker for worker in self.workers if not worker.spent(limits)]
+        self.reserve = min(able, key=lambda worker: (len(worker.sendings), worker is not self.reserve), default=None)
 
     def learn_pace(self, seconds: float, limits: PoolLimits) -> None:
         """Take a reported time into the average; it comes out of a worker, so it may be anything."""

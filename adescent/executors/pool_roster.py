@@ -165,7 +165,6 @@ class Roster:
     def vacate(self, worker: Worker) -> None:
         """It does not count any more."""
         self.occupied -= 1
-        worker.claimant = None
         del worker.crew.workers[worker]
 
     def give_up(self, lease: Lease, why: Loss) -> None:

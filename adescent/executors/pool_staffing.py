@@ -44,9 +44,10 @@ class Staffing:
             self._hire(crew, now)
             self._place(crew, now)
         for crew in self._crews_in_want():
-            self._hire(crew, now)  # again: what is left may be younger than the claim on its workers
+            self._hire(crew, now)  # again: an older crew may have taken the place of its idle worker
             self._grow(crew, now)
-            crew.keep_reserve(self._limits)
+            if crew.suspects:
+                crew.keep_reserve(self._limits)
         if self._held_anywhere():
             self._relieve(now)
         self._replace_lost(now)
@@ -138,12 +139,11 @@ class Staffing:
 
     def _hire(self, crew: Crew, now: float) -> None:
         """Get a crew that has nobody its first worker: in a free place, that of an idle one, or the next to be idle."""
-        if crew.staffed(self._limits):
+        if crew.workers:
             return
         if crew.failures_left == 0:
-            if not crew.workers:
-                for lease in crew.take_all():
-                    self._roster.give_up(lease, "not ready")
+            for lease in crew.take_all():
+                self._roster.give_up(lease, "not ready")
         elif self._has_place() or self._recycle_idle(crew, before=crew.oldest()):
             self._start(crew, now)
         else:
@@ -186,7 +186,7 @@ class Staffing:
         """A claim ends when nothing waits behind it, or when whoever made it has got a worker."""
         for worker in self._roster.workers.values():
             claimant = worker.claimant
-            if claimant is not None and (not claimant.waiting or claimant.staffed(self._limits)):
+            if claimant is not None and (claimant.workers or not claimant.waiting):
                 worker.claimant = None
 
     def _others(self, crew: Crew) -> Iterator[Worker]:
@@ -219,10 +219,10 @@ class Staffing:
         """Raise AssertionError if something waits for nothing, or could be served."""
         assert not self._owed
         for crew in self._crews_in_want():
-            assert crew.workers or crew.failures_left, "else it was to be given up"
-            if crew.failures_left and not crew.staffed(self._limits):
-                others = list(self._others(crew))
+            if not crew.workers:
+                assert crew.failures_left, "else it was to be given up"
                 assert not self._has_place()
-                assert any(other.claimant is crew for other in others) or all(other.claimant for other in others)
+                claimants = [other.claimant for other in self._others(crew)]
+                assert crew in claimants or None not in claimants
             for lease in (*list(crew.suspects)[:1], *list(crew.queue)[:1]):
                 assert not any(worker.idle and self.takes(worker, lease, math.inf) for worker in crew.workers)

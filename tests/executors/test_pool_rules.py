@@ -294,6 +294,20 @@ def test_it_waits_for_a_worker_of_its_own_fingerprint_if_there_is_one() -> None:
     assert second.worker == 2
 
 
+def test_whoever_is_idle_first_makes_room_whoever_was_claimed() -> None:
+    play = Play(PoolLimits(2))
+    first, other = play.submit("a"), play.submit("c")
+    play.ready(1, 2)
+    play.submit("b")
+    second, late = play.submit("a"), play.submit("c")
+    play.silently()
+    play.answer(other)
+    assert late.worker == 0
+    assert play.take() == [Retire(2), Start(3, "b")]
+    play.answer(first)
+    assert second.worker == 1, "the claim has ended with the start"
+
+
 def test_a_claim_ends_with_the_lease_it_was_for() -> None:
     play = staffed(PoolLimits(1, in_flight=2))
     play.submit("a")
@@ -888,6 +902,15 @@ def test_if_it_does_not_the_worker_is_killed_and_the_others_go_back() -> None:
     play.die(1, "SIGKILL")
     assert other.deaths == []
     assert play.take() == [Start(2, "a")]
+
+
+def test_what_was_cancelled_can_be_cancelled_again() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    lease, _ = play.submit_many(2)
+    play.cancel(lease)
+    play.silently()
+    play.cancel(lease)
+    assert play.take() == []
 
 
 def test_what_has_ended_cannot_be_cancelled() -> None:
