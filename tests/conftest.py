@@ -38,6 +38,17 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return backend
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what is marked ``mainly`` for one loop to the slow tests on the other one."""
+    for item in items:
+        mark = item.get_closest_marker("mainly")
+        if mark is not None and isinstance(item, pytest.Function):
+            backend: Any = item.callspec.params["anyio_backend"]
+            if backend[0] not in mark.args:
+                item.add_marker(pytest.mark.slow)
+
+
 @frozen
 class Holdings:
     """What this process holds at one moment."""

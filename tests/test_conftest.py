@@ -1,4 +1,4 @@
-"""The watch over what tests leave behind, shown to catch each kind on a test that leaks it."""
+"""The watch over what tests leave behind, shown to catch each kind on a test that leaks it; and a mark of our own."""
 
 from __future__ import annotations
 
@@ -54,6 +54,20 @@ async def test_task(anyio_backend):
         trio.lowlevel.spawn_system_task(forgotten)
 """
 
+SHARED_OUT = """
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+@pytest.mark.mainly("trio")
+async def test_here(anyio_backend):
+    pass
+
+@pytest.mark.parametrize("case", [pytest.param(1, marks=pytest.mark.mainly("asyncio")), 2])
+async def test_there(case, anyio_backend):
+    pass
+"""
+
 
 @pytest.fixture
 def watch() -> str:
@@ -80,4 +94,15 @@ def test_every_kind_of_leak_is_laid_to_its_test(pytester: pytest.Pytester, watch
             "*left tasks behind: *Task pending*forgotten*",
             "*left tasks behind: *Task *forgotten*",
         ]
+    )
+
+
+def test_what_is_mainly_for_one_loop_is_slow_on_the_other(pytester: pytest.Pytester, watch: str) -> None:
+    pytester.makeconftest(watch)
+    pytester.makeini("[pytest]\nmarkers = slow\n  mainly(loop)\n")
+    pytester.makepyfile(SHARED_OUT)
+    ran = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-m", "not slow", "-v")
+    ran.assert_outcomes(passed=4, deselected=2)
+    ran.stdout.fnmatch_lines_random(
+        ["*test_here?trio? PASSED*", *(f"*test_there?{case}? PASSED*" for case in ("asyncio-1", "asyncio-2", "trio-2"))]
     )

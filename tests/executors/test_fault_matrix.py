@@ -80,21 +80,16 @@ WEDGED = {"SIGSTOP", "never ready", "ignores SIGTERM"}
 
 
 def cells(state: str) -> Iterator[Any]:
-    """The cells of a state, each on one loop by default, turn by turn, and on the other with the slow tests."""
-    loops = [("asyncio", {"debug": False}), ("trio", {})]
+    """The cells of a state, which the two loops share out between them; with the slow tests, each has all."""
     column = STATES.index(state)
     for row, (fault, outcomes) in enumerate(MATRIX.items()):
-        if isinstance(outcomes[column], Impossible):
-            continue
-        for turn, loop in enumerate(loops):
-            marks = [pytest.mark.slow] if (row + column + turn) % 2 else []
-            yield pytest.param(fault, outcomes[column], loop, id=f"{fault}-{loop[0]}", marks=marks)
+        if not isinstance(outcomes[column], Impossible):
+            mainly = pytest.mark.mainly(("asyncio", "trio")[(row + column) % 2])
+            yield pytest.param(fault, outcomes[column], id=fault, marks=mainly)
 
 
 def each_fault_when(state: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        ("fault", "outcome", "anyio_backend"), list(cells(state)), indirect=["anyio_backend"]
-    )
+    return pytest.mark.parametrize(("fault", "outcome"), list(cells(state)))
 
 
 SITECUSTOMIZE = """

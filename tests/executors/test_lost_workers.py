@@ -62,6 +62,7 @@ async def both(view: ProcessExecutor, line: Any) -> list[int]:
     return pids
 
 
+@pytest.mark.mainly("asyncio")
 @pytest.mark.parametrize("victims", [1, 2])
 async def test_idle_workers_may_be_killed(line: Any, victims: int) -> None:
     executor = ProcessExecutor(2)
@@ -77,6 +78,7 @@ async def test_idle_workers_may_be_killed(line: Any, victims: int) -> None:
     assert executor.counters()["workers_started"] == 2 + victims
 
 
+@pytest.mark.mainly("trio")
 async def test_all_workers_may_be_killed_at_once_in_the_middle_of_their_work(line: Any) -> None:
     executor = ProcessExecutor(2)
     results: list[Result] = []
@@ -120,6 +122,7 @@ async def test_all_else_is_done_though_one_worker_after_the_other_is_killed() ->
     assert executor.counters()["workers_lost"] == len(killed) > 10
 
 
+@pytest.mark.mainly("asyncio")
 async def test_two_that_hang_on_two_workers_do_not_keep_sixty_from_being_done(line: Any) -> None:
     executor = ProcessExecutor(2, hang_timeout=0.7)
     specs = [RolloutSpec("hang", Task("t", line.path)) for _ in range(2)] + [RolloutSpec("", Task("t", ""))] * 60
@@ -132,6 +135,7 @@ async def test_two_that_hang_on_two_workers_do_not_keep_sixty_from_being_done(li
     assert executor.counters()["workers_lost"] == 6
 
 
+@pytest.mark.mainly("trio")
 async def test_of_those_that_shared_a_worker_with_a_poisoned_one_only_that_is_given_up(line: Any) -> None:
     executor = ProcessExecutor(2, in_flight_per_worker=4)
     results: dict[str, Result] = {}

@@ -20,7 +20,7 @@ from adescent.sandbox import reach
 from adescent.tasks import Task
 from adescent.workspec import Result, RolloutSpec, SandboxSpec
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("importable", "anyio_backend")]
+pytestmark = [pytest.mark.anyio, pytest.mark.mainly("trio"), pytest.mark.usefixtures("importable", "anyio_backend")]
 
 BOUND = 30.0
 MODULE = "faulty_actors"
