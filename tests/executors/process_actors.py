@@ -256,6 +256,11 @@ async def hanging_async(rendered: str, task: Task) -> None:
     await sleep_forever()
 
 
+def briefly(rendered: str, task: Task) -> int:
+    time.sleep(0.01)
+    return os.getpid()
+
+
 def busy(rendered: str, task: Task) -> None:
     while rendered == "spin":
         pass
@@ -327,3 +332,22 @@ def stuck(task: Task, output: object) -> float:
     begin(task)
     time.sleep(FOREVER)
     return 1.0
+
+
+# What else code does --------------------------------------------------------------------------------------------------
+
+
+def asking(rendered: str, task: Task) -> str:
+    return input("who is there?")
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def family(rendered: str, task: Task) -> list[int]:
+    """Work shared out to processes of its own, as libraries do it."""
+    import multiprocessing  # noqa: TID251 - whose code this is, it may
+
+    with multiprocessing.get_context(rendered).Pool(2) as pool:
+        return pool.map(square, range(5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import CancelScope, create_task_group
+from anyio.lowlevel import checkpoint
 
 from adescent.executors import ProcessExecutor, collect_rollouts
 from adescent.policies import Actors
@@ -361,6 +363,31 @@ async def test_a_deadline_around_everything_is_kept(line: Any, run: str) -> None
     assert executor.statistics().stopping == executor.statistics().busy == 0
     for pid in begun:
         await gone(pid)
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8)]])
+async def test_cancelled_at_random_the_others_end_once_each(seed: int, in_flight: int) -> None:
+    chance = random.Random(seed)
+    executor = ProcessExecutor(2, in_flight_per_worker=in_flight)
+    ended: list[int] = []
+
+    async def one(view: ProcessExecutor, number: int, run: str) -> None:
+        with anyio.move_on_after(chance.random() / 5 if number % 3 == 0 else BOUND):
+            result = await view.rollout(spec_of(str(number), Task("t1", "?"), run=ref(run)))
+            assert (result.kind, result.lease_id) == ("ok", "")
+            ended.append(number)
+
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors("pid")) as view, create_task_group() as group:
+            for number in range(150):
+                run = "hanging_async" if number % 15 == 0 else chance.choice(["pid", "pid_async", "briefly"])
+                group.start_soon(one, view, number, run)
+                for _ in range(chance.choice([0, 0, 0, 200])):  # some come later than others
+                    await checkpoint()
+    assert len(ended) == len(set(ended))
+    assert set(ended) >= {number for number in range(150) if number % 3}
+    assert executor.counters()["workers_lost"] == executor.counters()["duplicates_dropped"] == 0
 
 
 async def test_a_worker_that_is_still_starting_is_ended_too() -> None:

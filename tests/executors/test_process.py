@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -292,6 +293,21 @@ async def test_what_a_rollout_does_to_its_process_does_not_meet_the_next(pool: P
     assert placed.output[1] == []
 
 
+@pytest.mark.anyio
+async def test_nobody_answers_a_question(pool: ProcessExecutor) -> None:
+    asked, fine = await rolled_out(pool, actors("pid"), spec_of(run=ref("asking")), spec_of())
+    assert (asked.kind, failure_of(asked).type) == ("model", "EOFError")
+    assert fine.kind == "ok"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+async def test_an_actor_may_have_processes_of_its_own(pool: ProcessExecutor, method: str) -> None:
+    shared, fine = await rolled_out(pool, actors("pid"), spec_of(method, run=ref("family")), spec_of())
+    assert (shared.kind, shared.output) == ("ok", [0, 1, 4, 9, 16])
+    assert fine.kind == "ok"
+
+
 # What it says ---------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +394,32 @@ async def test_who_dies_every_time_is_given_up_and_all_of_it_is_told(anyio_backe
     assert of_scorer.deaths == ("exited with code 7",) * 3
     assert fine.kind == "ok"
     assert executor.counters()["workers_lost"] == 6
+
+
+# Driving --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_executor_maps_and_ends_what_is_not_read(pool: ProcessExecutor) -> None:
+    endless = iter(spec_of, None)
+    with anyio.fail_after(BOUND):
+        async with pool.attach_actors(actors("pid")) as view, view.map_rollouts(endless, concurrency=4) as results:
+            pids = {(await results.receive()).output for _ in range(20)}
+        assert len(pids) == 1
+        assert (await pool.attach_actors(actors("pid")).rollout(spec_of())).output in pids
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"], indirect=True)
+async def test_a_native_cancellation_goes_through(line: Any, anyio_backend: Any) -> None:
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1).attach_actors(actors("gate")) as view:
+            task = asyncio.get_running_loop().create_task(view.rollout(spec_of(task=Task("t1", line.path))))
+            await line.begun()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await view.rollout(spec_of(run=ref("pid")))).kind == "ok"
 
 
 # Entering and leaving -------------------------------------------------------------------------------------------------
