@@ -62,12 +62,12 @@ async def contender(name: str, work: str, workers: int, stack: AsyncExitStack) -
         stack.callback(bare.close)
         await bare.do(2 * workers)
         return bare.do
-    plane, actors = _plane(name, work, workers)
+    plane, (run, reward) = _plane(name, work, workers)
     await stack.enter_async_context(plane)
 
     async def do(count: int) -> None:
         seen.clear()
-        specs = (RolloutSpec("rule", Task(str(number), "q"), *actors) for number in range(count))
+        specs = (RolloutSpec("rule", Task(str(number), "q"), run, reward) for number in range(count))
         for result in await collect_rollouts(plane, specs, concurrency=workers):
             if result.error:
                 raise SystemExit(str(result.error))
@@ -82,15 +82,15 @@ async def contender(name: str, work: str, workers: int, stack: AsyncExitStack) -
     return do
 
 
-def _plane(name: str, work: str, workers: int) -> tuple[Any, tuple[Ref, ...]]:
+def _plane(name: str, work: str, workers: int) -> tuple[Any, tuple[Ref | None, Ref | None]]:
     """The executor, and the actors that a spec names."""
     if name == "process":
         refs = Ref(f"_pool_tasks:run_{work}", call=False), Ref("_pool_tasks:reward", call=False)
         return ProcessExecutor(workers, allow=("_pool_tasks:",)), refs
     if name == "thread":
         run = {"wait": _pool_tasks.run_wait, "compute": _pool_tasks.run_compute}[work]
-        return ThreadExecutor(workers, actors=Actors(run, _score)), ()
-    return InlineExecutor(Actors({"wait": _wait, "compute": _compute}[work], _score)), ()
+        return ThreadExecutor(workers, actors=Actors(run, _score)), (None, None)
+    return InlineExecutor(Actors({"wait": _wait, "compute": _compute}[work], _score)), (None, None)
 
 
 async def _wait(rendered: str, task: Any) -> int:
