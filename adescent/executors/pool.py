@@ -46,6 +46,7 @@ from adescent.executors.wire import (
     decode,
     encode,
 )
+from adescent.sandbox import isolates
 
 __all__ = ["Order", "Pool"]
 
@@ -239,6 +240,8 @@ class Pool:
         worker = self._workers[retire.worker]
         if worker.launched is None:
             worker.killed = worker.killed or "not needed any more"
+        elif isolates(worker.room.level):  # what it ran is not trusted, so it gets no time to run on
+            worker.launched.interpreter.kill()
         else:
             worker.launched.interpreter.ask_to_end()
 
