@@ -17,16 +17,10 @@ from adescent.sandbox import Level, reach
 from adescent.tasks import Score, Task
 from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec
 
-BY_TURNS = [
-    pytest.param(("trio", {}), id="trio"),
-    pytest.param(("asyncio", {"debug": False}), id="asyncio", marks=pytest.mark.slow),
-]
-"""One loop here, the other there: what starts processes costs, and the slow tests have both."""
-
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.mainly("trio"),
     pytest.mark.usefixtures("importable", "anyio_backend"),
-    pytest.mark.parametrize("anyio_backend", BY_TURNS, indirect=True),
 ]
 
 BOUND = 30.0

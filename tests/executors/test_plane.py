@@ -20,16 +20,10 @@ from adescent.sandbox import Admission, Workspaces
 from adescent.tasks import Task
 from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec, Workspace
 
-BY_TURNS = [
-    pytest.param(("asyncio", {"debug": False}), id="asyncio"),
-    pytest.param(("trio", {}), id="trio", marks=pytest.mark.slow),
-]
-"""One loop here, the other there: what starts processes costs, and the slow tests have both."""
-
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.mainly("asyncio"),
     pytest.mark.usefixtures("importable", "anyio_backend"),
-    pytest.mark.parametrize("anyio_backend", BY_TURNS, indirect=True),
 ]
 
 BOUND = 30.0

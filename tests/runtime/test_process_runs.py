@@ -143,6 +143,7 @@ def test_loops_and_doors_decide_the_same() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("trio")
 async def test_workers_that_are_lost_decide_nothing(tmp_path: Path, anyio_backend: Any) -> None:
     inline = await evolved(options_of(seed=3))
     policies = Policies(executor=ProcessExecutor(2))
@@ -263,6 +264,7 @@ def test_a_notebook_awaits_it_in_its_own_loop(tmp_path: Path, loop: str) -> None
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("asyncio")
 @pytest.mark.parametrize("schedule", ["rounds", "stream"])
 async def test_what_has_no_name_is_refused_before_a_rollout_with_what_to_write(
     schedule: str, anyio_backend: Any
@@ -287,6 +289,7 @@ UNCALLABLE = {
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("asyncio")
 @pytest.mark.parametrize("what", UNCALLABLE)
 async def test_what_cannot_be_called_there_ends_the_run_with_the_reason(what: str, anyio_backend: Any) -> None:
     run, word = UNCALLABLE[what]
@@ -295,6 +298,7 @@ async def test_what_cannot_be_called_there_ends_the_run_with_the_reason(what: st
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("trio")
 async def test_a_run_says_how_its_rollouts_are_confined(anyio_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LESSONS", "known")
     run = ref("named", variable="LESSONS")
@@ -312,6 +316,7 @@ async def test_a_run_says_how_its_rollouts_are_confined(anyio_backend: Any, monk
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("asyncio")
 @pytest.mark.parametrize("schedule", ["rounds", pytest.param("stream", marks=pytest.mark.slow)])
 async def test_a_candidate_that_dies_scores_nothing_and_the_proposer_is_told_why(
     schedule: str, anyio_backend: Any
@@ -337,6 +342,7 @@ async def test_a_candidate_that_dies_scores_nothing_and_the_proposer_is_told_why
 
 
 @pytest.mark.anyio
+@pytest.mark.mainly("trio")
 async def test_a_rollout_beyond_its_time_costs_its_worker_and_not_the_run(anyio_backend: Any) -> None:
     run = ref("stuck_on", number="t1")
     executor = ProcessExecutor(2)
