@@ -254,6 +254,13 @@ async def never_end_on_a_loop(rendered: str, task: Any, ctx: Any) -> None:
     await anyio.sleep_forever()
 
 
+def strike(rendered: str, task: Any) -> str:
+    """Does what its prompt says, if it says something."""
+    if task.prompt:
+        FAULTS[task.prompt]()
+    return "went on"
+
+
 # What is started -----------------------------------------------------------------------------------------------------
 # For a test to find it, each process is told a number of seconds that no other is: the task's prompt.
 
