@@ -10,7 +10,7 @@ import os
 import select
 import signal
 
-__all__ = ["out_of_reach", "tie_to_parent"]
+__all__ = ["StandardDescriptors", "out_of_reach", "tie_to_parent"]
 
 OUT_OF_REACH = 200
 """Descriptors from here on: those of a program that opens a few files, or tidies up the low ones, are below."""
@@ -42,6 +42,27 @@ def out_of_reach(descriptor: int) -> int:
     moved = _moved(descriptor)
     os.close(descriptor)
     return moved
+
+
+class StandardDescriptors:
+    """What 0, 1 and 2 are, kept: the next file that is opened has the number of one that user code has closed."""
+
+    def __init__(self) -> None:
+        self._kept = [(number, _moved(number), _identity(number)) for number in range(3)]
+
+    def restore(self) -> None:
+        """Put back those that are something else, or nothing."""
+        for number, kept, identity in self._kept:
+            if _identity(number) != identity:
+                os.dup2(kept, number)
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:  # it is closed
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _moved(descriptor: int) -> int:

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from threading import RLock
 from typing import Any
 
+from adescent.executors.child_descriptors import StandardDescriptors
+
 __all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
 
 PIECE = 1024
@@ -118,14 +120,16 @@ class _Routed(io.RawIOBase):
 
 
 class StandardStreams:
-    """What ``sys.stdout`` and ``sys.stderr`` are in a worker."""
+    """What ``sys.stdout`` and ``sys.stderr`` are in a worker, and the descriptors below them."""
 
     def __init__(self) -> None:
+        self._descriptors = StandardDescriptors()
         self._out, self._err = _text_over(1), _text_over(2)
         self.restore()
 
     def restore(self) -> None:
         """Put them in place, in case user code left something else there."""
+        self._descriptors.restore()
         sys.stdout = sys.__stdout__ = self._out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._err  # type: ignore[misc]
 

@@ -188,7 +188,9 @@ def stopping_stdout(rendered: str, task: Task) -> str:
     """Leaves the process in a state in which others cannot be expected to live."""
     sys.stdout.close()
     sys.stdout = None
-    os.close(0)
+    for descriptor in range(3):
+        os.close(descriptor)
+    os.open(os.devnull, os.O_RDONLY)
     os.chdir("/")
     return rendered
 
