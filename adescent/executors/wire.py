@@ -33,6 +33,7 @@ from cattrs.preconf.msgpack import MsgpackConverter, make_converter
 
 from adescent.errors import WireError
 from adescent.executors.wire_checks import CHECKS
+from adescent.executors.wire_values import MAX_VALUES, holds_too_many
 from adescent.workspec import FailureKind, Level
 
 __all__ = [
@@ -56,6 +57,9 @@ __all__ = [
 
 VERSION = 1
 """Goes up when parent and worker of different versions would misunderstand each other."""
+
+
+ADVICE = "put large data into one text, or into a file that both sides can read."
 
 
 @frozen
@@ -233,11 +237,15 @@ def encode(message: Message) -> bytes:
         packed: bytes = msgpack.packb(fields, default=_as_dict)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"a {kind.__name__} message cannot be sent: {error}") from error
+    if holds_too_many(packed):
+        raise WireError(f"a {kind.__name__} message holds more than {MAX_VALUES} values: {ADVICE}")
     return packed
 
 
 def decode(data: bytes | memoryview) -> Message:
     """The message that `encode` wrote. Raises WireError for everything else, whatever it is."""
+    if holds_too_many(data):
+        raise WireError(f"received a message of more than {MAX_VALUES} values.")
     try:
         fields = msgpack.unpackb(data)
         kind = _TAGS[fields.pop(TAG)]
