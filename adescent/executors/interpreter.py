@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import islice
 
@@ -31,6 +31,8 @@ __all__ = ["Interpreter"]
 
 PIPE_BYTES = 2**20
 SMALL_READ = 2**16
+MESSAGES_AT_ONCE = 64
+"""Those that are handed over before anything else has its turn: they take half a millisecond."""
 WRITES_AT_ONCE = 512
 READS_AFTER_EXIT = 64
 SIGNALLED = 128
@@ -45,6 +47,8 @@ SECONDS_TO_LEAVE = 1.0
 SECONDS_TO_TERMINATE = 0.5
 SECONDS_TO_DIE = 5.0
 """How long a worker may take over each step: to end when asked to, after SIGTERM, after SIGKILL."""
+
+Hear = Callable[[list[memoryview]], None]
 
 
 class _Ending(IntEnum):
@@ -100,7 +104,8 @@ class Interpreter:
         self._waiting: anyio.CancelScope | None = None
         self._errors = bytearray()
         self._decoder = FrameDecoder()
-        self._makes_no_sense = False
+        self._arriving: Iterator[memoryview] = iter(())
+        self._nonsense = ""
         self._asked = False
         self._closed = False
 
@@ -143,7 +148,7 @@ class Interpreter:
 
     # What it says -----------------------------------------------------------------------------------------------------
 
-    async def attend(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
+    async def attend(self, hear: Hear, broke: Callable[[str], None]) -> None:
         """Hand over what it says, as many messages at once as arrived, until its process is gone and all is read.
 
         ``hear`` raises WireError for what makes no sense. ``broke`` is told of that, or that it has closed its pipe;
@@ -156,40 +161,51 @@ class Interpreter:
                 tasks.start_soon(self._listen, hear, broke)
                 await self._until_exit()
                 tasks.cancel_scope.cancel()
-        self._bury(hear)
+            self._signal(signal.SIGKILL)  # before it is reaped: until then nobody else can have its number
+            await self._hear_rest(hear)
+            self._bury()
 
-    async def _listen(self, hear: Callable[[list[memoryview]], None], broke: Callable[[str], None]) -> None:
+    async def _listen(self, hear: Hear, broke: Callable[[str], None]) -> None:
         size = SMALL_READ
-        while not self._makes_no_sense:
-            try:
-                data = os.read(self._out, size)
-            except BlockingIOError:
-                await wait_readable(self._out)
-                continue
+        while True:
+            await self._hear_all(hear)
+            if self._nonsense:
+                broke(self._nonsense)
+                return
+            data = await self._read(size)
             if not data:
                 await sleep(SECONDS_FROM_PIPE_TO_EXIT)  # cut short when it is seen to exit
                 broke("closed its pipe and went on")
                 return
             size = PIPE_BYTES if len(data) == size else SMALL_READ
-            if error := self._cut(data, hear):
-                broke(error)
-            await checkpoint()
+            self._arriving = self._decoder.feed(data)
 
-    def _cut(self, data: bytes, hear: Callable[[list[memoryview]], None]) -> str:
-        """Hand over the messages that are complete now. What is wrong with them or with the rest, or ``""``."""
+    async def _read(self, size: int) -> bytes:
+        while True:
+            try:
+                return os.read(self._out, size)
+            except BlockingIOError:
+                await wait_readable(self._out)
+
+    async def _hear_all(self, hear: Hear) -> None:
+        """Hand over what has been read, a few messages at a time: it may be very many that it says in a second."""
+        while self._hear_some(hear):
+            await checkpoint()
+        await checkpoint()
+
+    def _hear_some(self, hear: Hear) -> bool:
+        """Hand over the next messages of what has been read. Whether there may be more; none come after nonsense."""
         messages: list[memoryview] = []
-        wrong = ""
         try:
-            messages.extend(self._decoder.feed(data))
+            messages.extend(islice(self._arriving, MESSAGES_AT_ONCE))
         except WireError as error:
-            wrong = str(error)
+            self._nonsense = str(error)
         try:
             if messages:
                 hear(messages)
         except WireError as error:  # it came before the other
-            wrong = str(error)
-        self._makes_no_sense = bool(wrong)
-        return wrong
+            self._nonsense = str(error)
+        return len(messages) == MESSAGES_AT_ONCE and not self._nonsense
 
     async def _keep_errors(self) -> None:
         while True:
@@ -255,12 +271,22 @@ class Interpreter:
                 return
             self._escalate()
 
-    def _bury(self, hear: Callable[[list[memoryview]], None]) -> None:
-        """Hear what is left, end what it left behind, reap it, close everything."""
-        if self._closed:
-            return
-        self._signal(signal.SIGKILL)  # before it is reaped: until then nobody else can have its number
-        self._hear_rest(hear)
+    async def _hear_rest(self, hear: Hear) -> None:
+        """What it wrote before it ended; a message cut off by its end is none."""
+        for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
+            await self._hear_all(hear)
+            if self._nonsense:
+                return
+            try:
+                data = os.read(self._out, PIPE_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            self._arriving = self._decoder.feed(data)
+
+    def _bury(self) -> None:
+        """Keep its last words, reap it, close everything."""
         for _ in range(READS_AFTER_EXIT):
             if not self._read_errors():
                 break
@@ -270,19 +296,6 @@ class Interpreter:
         _close_all([self._lifeline, self._out, self._err, self._exit])
         if not self._asked:
             _close_all([self._in])
-
-    def _hear_rest(self, hear: Callable[[list[memoryview]], None]) -> None:
-        """What it wrote before it ended; a message cut off by its end is none."""
-        for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
-            if self._makes_no_sense:
-                return
-            try:
-                data = os.read(self._out, PIPE_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                return
-            self._cut(data, hear)
 
     def _signal(self, number: int) -> None:
         try:
