@@ -101,7 +101,6 @@ class _Rollouts:
         with self._first.ending(self._group.cancel_scope), own_task():
             answer = None
             with scope:
-                await checkpoint_if_cancelled()  # it may have been stopped before it got here
                 answer = await rollout.perform(actors, self._call)
             self._worker.end(rollout, answer or rollout.cancelled())
             self.begin()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from traceback import clear_frames
 from typing import Any, Literal
 
 from attrs import frozen
@@ -14,6 +13,7 @@ from adescent.canonical import check_json
 from adescent.checks import is_number
 from adescent.errors import ContractError, WireError
 from adescent.executors.child_log import PRINTS, RolloutLog
+from adescent.executors.child_reserve import Reserve
 from adescent.executors.context import RolloutContext
 from adescent.executors.results import ActorAborted, contained, failure_from, traceback_of
 from adescent.executors.signatures import is_async, reward_arity, run_arity
@@ -58,15 +58,18 @@ class Rollout:
     ``stop`` ends it early where that is possible: where it waits, on a loop.
     """
 
-    __slots__ = ("_keep", "_started", "_text", "job", "log", "run", "stop")
+    __slots__ = ("_keep", "_reserve", "_started", "_text", "job", "log", "run", "stop")
 
-    def __init__(self, run: Run, job: Job, text: str, log: RolloutLog, keep: Callable[[Any], None]) -> None:
+    def __init__(
+        self, run: Run, job: Job, text: str, log: RolloutLog, keep: Callable[[Any], None], reserve: Reserve
+    ) -> None:
         self.run = run
         self.job = job
         self.log = log
         self.stop: Callable[[], None] = _not_to_be_stopped
         self._text = text
         self._keep = keep
+        self._reserve = reserve
         self._started = perf_counter()
 
     def actors(self, resolver: Resolver) -> Actors | Failed:
@@ -120,9 +123,9 @@ class Rollout:
         return self._text, shown, RolloutContext(self.run.resume_state, self._keep)
 
     def _failed(self, error: Exception, kind: FailureKind, stage: Stage, output: Any = None) -> Failed:
-        lease, seconds = self.run.lease, self._seconds()
         if isinstance(error, MemoryError):
-            clear_frames(error.__traceback__)  # they hold what has filled it, and to tell of it takes some
+            self._reserve.release()
+        lease, seconds = self.run.lease, self._seconds()
         try:
             failure = failure_from(error, kind, stage)
             message, trace = spelled_out(failure.message), spelled_out(traceback_of(error))

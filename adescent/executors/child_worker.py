@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -13,6 +14,7 @@ from adescent.errors import WireError
 from adescent.executors.child_channel import Channel
 from adescent.executors.child_log import RolloutLog, StandardStreams
 from adescent.executors.child_offspring import Offspring
+from adescent.executors.child_reserve import Reserve
 from adescent.executors.child_rollouts import Actors, Rollout
 from adescent.executors.child_workspace import WorkingDirectory
 from adescent.executors.wire import ArtifactText, Cancel, Checkpoint, Done, Failed, Job, Log, Message, Run
@@ -34,6 +36,7 @@ class Worker:
         self._directory = directory
         self._offspring = offspring
         self._streams = StandardStreams()
+        self._reserve = Reserve()
         self._texts: dict[str, str] = {}
         self._jobs: dict[int, Job] = {}
         self._actors: dict[int, Actors] = {}
@@ -73,7 +76,7 @@ class Worker:
         """Begin the rollout that has waited longest. None when it has ended with that: its actors cannot be had."""
         lease, (run, job, text) = self._waiting.popitem(last=False)
         log = RolloutLog(lambda piece: self.channel.send(Log(lease, piece)), self._redactor.text)
-        rollout = self._under_way[lease] = Rollout(run, job, text, log, lambda state: self._keep(lease, state))
+        rollout = self._under_way[lease] = Rollout(run, job, text, log, partial(self._keep, lease), self._reserve)
         if self._limits_cpu or job.cpu_seconds is not None:
             self._limits_cpu = job.cpu_seconds is not None
             allow_cpu(job.cpu_seconds)
@@ -97,7 +100,7 @@ class Worker:
     def end(self, rollout: Rollout, answer: Done | Failed) -> None:
         """Send what the rollout came to, and leave the process to the next one as it was.
 
-        Raises OSError when its directory cannot be had as it was, or the parent is gone.
+        Raises OSError when its directory or memory cannot be had as it was, or the parent is gone.
         """
         alone = len(self._under_way) == 1
         if alone:
@@ -110,6 +113,7 @@ class Worker:
         del self._under_way[rollout.run.lease]
         if alone:
             self._streams.restore()
+            self._reserve.renew()
             if self._offspring:
                 self._offspring.end()  # before that of which it may make use
             self._directory.restore()

@@ -33,7 +33,7 @@ from adescent.executors.wire import (
     encode,
 )
 
-BOUND = 20.0
+BOUND = 30.0
 ACTORS = "scripted_actors"
 PACKAGE = str(Path(adescent.__file__).parents[1])
 

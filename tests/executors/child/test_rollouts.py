@@ -195,13 +195,15 @@ def test_a_passing_failure_says_so(patient: Any, wait: str, kept: float | None) 
     assert (failure.transient, failure.retry_after, failure.message) == (True, kept, "busy")
 
 
-def test_memory_that_runs_out_is_the_runs_failure(start: Start) -> None:
+@pytest.mark.parametrize("job", [1, 2], ids=["plain", "async"])
+def test_memory_that_runs_out_is_the_runs_failure(start: Start, job: int) -> None:
     worker = start(level="limits", memory_mb=200)
     in_large_pieces = "pieces = []\nwhile True: pieces.append(bytearray(2**20))"
-    in_small_pieces = "pieces = []\nwhile True: pieces.append(object())"
-    for lease, code in enumerate([in_large_pieces, in_small_pieces, "output = bytearray(2**40)"]):
-        failure = worker.failure(lease, code)
+    to_the_last_byte = "chain = None\nwhile True: chain = (chain,)"
+    for lease, code in enumerate([in_large_pieces, to_the_last_byte, "output = bytearray(2**40)"] * 2):
+        failure = worker.failure(lease, code, job)
         assert (failure.kind, failure.stage, failure.type) == ("model", "run", "MemoryError")
+        assert failure.traceback.endswith("MemoryError\n")
     assert worker.output(9, "output = len('x' * 10**8)") == 10**8
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adescent.executors.wire import Bye, Done, Failed
+from adescent.executors.wire import Bye, Checkpoint, Done, Failed, Log
 
 Start = Callable[..., Any]
 
@@ -74,6 +75,25 @@ def test_how_it_crashed_is_told_where_the_parent_keeps_it(worker: Any) -> None:
     printed = worker.rest()
     assert "Fatal Python error: Segmentation fault" in printed
     assert '"<the task>", line 1' in printed
+
+
+def test_what_is_being_said_is_whole_though_a_signal_interrupts_and_its_handler_prints(worker: Any) -> None:
+    code = """
+        import os, signal
+        signal.signal(signal.SIGALRM, lambda *_: (print('rung'), os.write(2, b'!')))
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        ctx.checkpoint('x' * 2**20)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    """
+    worker.begin(1, code)
+    select.select([worker.out], [], [], 30.0)
+    for _ in range(100):  # more than can have come before it began to speak; the pipe is full now, and nobody reads
+        assert os.read(worker.err, 1) == b"!"
+    said = [worker.next()]
+    while not isinstance(said[-1], Done):
+        said.append(worker.next())
+    assert Checkpoint(1, "x" * 2**20) in said
+    assert {message.text for message in said if isinstance(message, Log)} == {"rung\n"}
 
 
 def test_an_alarm_does_not_go_off_in_the_next_rollout(worker: Any) -> None:
