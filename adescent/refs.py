@@ -251,6 +251,7 @@ class Resolver:
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
         self._allow = _checked_allow(allow)
+        self._admitted: set[Ref] = set()
         self._made: dict[Ref, Any] = {}
         self._lock = threading.RLock()
 
@@ -263,8 +264,10 @@ class Resolver:
         """Raise RefError when a target in the tree of ``ref`` is outside the boundary. Imports nothing."""
         if not isinstance(ref, Ref):
             raise RefError(f"a {type(ref).__name__} was to be resolved: write Ref('package.module:attribute', config).")
-        for each in ref.innermost_first():
-            self._admit(each)
+        if ref not in self._admitted:
+            for each in ref.innermost_first():
+                self._admit(each)
+            self._admitted.add(ref)
 
     def resolve(self, ref: Ref) -> Any:
         """The object behind `ref`, its nested Refs made first and passed in their places.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from time import monotonic
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -20,6 +21,8 @@ from adescent.workspec import Result, RolloutSpec
 __all__ = ["collect_rollouts", "map_rollouts", "run_rollouts"]
 
 DEFAULT_CONCURRENCY = 64
+TURN_SECONDS = 0.002
+"""How long rollouts of which none ever waits may have the event loop to themselves."""
 
 Deliver = Callable[[int, Result], Awaitable[None]]
 
@@ -97,11 +100,15 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
     """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
     numbered = enumerate(specs)
+    turn = monotonic()
 
     async def pull() -> None:
+        nonlocal turn
         with own_task():
             for index, spec in numbered:
                 await deliver(index, await executor.rollout(spec))
-                await checkpoint()  # actors that never suspend must not starve the loop
+                if (now := monotonic()) - turn > TURN_SECONDS:
+                    await checkpoint()  # actors that never suspend must not starve the loop
+                    turn = now
 
     await side_by_side(*[pull] * width, name="rollouts")

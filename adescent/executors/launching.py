@@ -37,13 +37,15 @@ class Room:
     level: Level
     sandbox: SandboxSpec
     redactor: Redactor
+    isolated: bool
     readable: tuple[str, ...]
 
     @classmethod
     def at(cls, level: Level, sandbox: SandboxSpec) -> Room:
         """Look up what such a room needs to know of this process. May read a disk."""
-        readable = tuple(interpreter_paths()) if isolates(level) else ()
-        return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), readable)
+        isolated = isolates(level)
+        readable = tuple(interpreter_paths()) if isolated else ()
+        return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), isolated, readable)
 
 
 @frozen(eq=False)

@@ -18,14 +18,14 @@ from adescent.executors.wire import Job
 from adescent.own_thread import in_own_thread
 from adescent.policies import SandboxProvider
 from adescent.refs import Ref
-from adescent.sandbox import Level, isolates, reach
+from adescent.sandbox import Level, reach
 from adescent.workspec import SandboxSpec
 
 __all__ = ["PREFETCH", "Plane", "PlaneOptions"]
 
 logger = logging.getLogger("adescent")
 
-PREFETCH = 4
+PREFETCH = 16
 """Leases a worker holds while they are quick, so that it need not wait for the next one."""
 
 MOST_SPARES = 2
@@ -91,8 +91,8 @@ class Plane:
         if not self._keeps_workspaces:  # for all openings: a service waits for the next one
             self._keeps_workspaces = True
             self._hosting.start(self._keep_workspaces, name="workspaces")
-        if isolates(room.level):
-            self.pool("isolated").warm(room)
+        if room.isolated:
+            self.isolated(room)
 
     async def leave(self) -> None:
         """Go out, and as the last one wait until no worker is left."""
@@ -109,11 +109,26 @@ class Plane:
             pool = self._pools[use] = Pool(self._options.limits(use), self._hosting, self._launcher, use)
         return pool
 
+    def isolated(self, room: Room) -> Pool:
+        """The interpreters that run one lease each; spare ones are kept for the room that is asked for first."""
+        is_first = "isolated" not in self._pools
+        pool = self.pool("isolated")
+        if is_first:
+            pool.warm(room)
+        return pool
+
+    def known_room(self, sandbox: SandboxSpec) -> Room | None:
+        """What `room` has returned before, without waiting."""
+        return self._levels.get(sandbox)
+
     async def room(self, sandbox: SandboxSpec) -> Room:
         """Where rollouts in this sandbox run. Raises SandboxUnavailable."""
         room = self._levels.get(sandbox)
         if room is None:
             room = self._levels[sandbox] = await in_own_thread(self._look_up, sandbox)
+            if sandbox.level not in (room.level, "auto"):
+                words = "the sandbox level %r was asked for, and %r is what can be reached here"
+                logger.warning(words, sandbox.level, room.level)
         return room
 
     def _look_up(self, sandbox: SandboxSpec) -> Room:

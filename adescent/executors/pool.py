@@ -46,7 +46,6 @@ from adescent.executors.wire import (
     decode,
     encode,
 )
-from adescent.sandbox import isolates
 
 __all__ = ["Order", "Pool"]
 
@@ -240,7 +239,7 @@ class Pool:
         worker = self._workers[retire.worker]
         if worker.launched is None:
             worker.killed = worker.killed or "not needed any more"
-        elif isolates(worker.room.level):  # what it ran is not trusted, so it gets no time to run on
+        elif worker.room.isolated:  # what it ran is not trusted, so it gets no time to run on
             worker.launched.interpreter.kill()
         else:
             worker.launched.interpreter.ask_to_end()

@@ -23,7 +23,8 @@ from adescent.executors.pool_rules import PoolStatistics
 from adescent.executors.wire import Job
 from adescent.policies import Actors, AdmissionControl, SandboxProvider
 from adescent.refs import Ref, Resolver
-from adescent.sandbox import Workspaces, isolates
+from adescent.sandbox import Workspaces
+from adescent.tasks import Task
 from adescent.workspec import Result, RolloutSpec, SandboxSpec
 
 __all__ = ["ProcessExecutor"]
@@ -137,7 +138,7 @@ class ProcessExecutor:
         sandbox = spec.sandbox or self.sandbox
         try:
             self._plane.check_open()
-            room = await self._plane.room(sandbox)
+            room = self._plane.known_room(sandbox) or await self._plane.room(sandbox)
             run, reward = self._ref("run", spec.run), self._ref("reward", spec.reward)
             _check_sendable(spec)
         except AdescentError as error:
@@ -162,7 +163,7 @@ class ProcessExecutor:
         return attached
 
     async def _run(self, spec: RolloutSpec, sandbox: SandboxSpec, room: Room, run: Ref, reward: Ref) -> Result:
-        if isolates(room.level):
+        if room.isolated:
             return await self._run_apart(spec, sandbox, room, run, reward)
         order = self._order(spec, sandbox, room, self._job(run, reward, sandbox))
         await self._plane.pool("shared").fulfil(order)
@@ -172,7 +173,7 @@ class ProcessExecutor:
         """Run where candidate code is isolated, and score where none has ever been."""
         order = self._order(spec, sandbox, room, self._job(run, None, sandbox))
         order.meta = dict(spec.task.without(self._actors.hide).meta)
-        await self._plane.pool("isolated").fulfil(order)
+        await self._plane.isolated(room).fulfil(order)
         ran = outcome(spec, order, room)
         if ran.error is not None:
             return ran
@@ -204,16 +205,23 @@ class ProcessExecutor:
 def _check_sendable(spec: RolloutSpec) -> None:
     """Raise ContractError naming what of a spec cannot be sent to a worker, which would take it for nonsense."""
     task = spec.task
-    of_task = f"task {task.id!a}"
-    for value, where in ((spec.rendered, "rendered"), (task.id, f"{of_task}: id"), (task.prompt, f"{of_task}: prompt")):
-        if not isinstance(value, str):
-            raise ContractError(f"{where} is a {type(value).__name__}: what goes to a worker process there is text.")
-        if value is not spec.rendered:  # which is looked through once, and then known by its digest
-            check_json(value, where)
-    if not isinstance(task.meta, Mapping):
-        raise ContractError(f"{of_task}: meta is a {type(task.meta).__name__}: it maps keys to JSON.")
-    check_json(task.meta, f"{of_task}: meta")
-    check_json(spec.resume_state, "resume_state")
+    _need_text(spec.rendered, "rendered")  # whether it can be sent is seen once, when its digest is made
+    for value, name in ((task.id, "id"), (task.prompt, "prompt")):
+        _need_text(value, name, task)
+        if not value.isascii():
+            check_json(value, f"task {task.id!a}: {name}")
+    if task.meta:
+        if not isinstance(task.meta, Mapping):
+            raise ContractError(f"task {task.id!a}: meta is a {type(task.meta).__name__}: it maps keys to JSON.")
+        check_json(task.meta, f"task {task.id!a}: meta")
+    if spec.resume_state is not None:
+        check_json(spec.resume_state, "resume_state")
+
+
+def _need_text(value: object, name: str, task: Task | None = None) -> None:
+    if not isinstance(value, str):
+        where = name if task is None else f"task {task.id!a}: {name}"
+        raise ContractError(f"{where} is a {type(value).__name__}: what goes to a worker process there is text.")
 
 
 def _need_seconds(name: str, value: object) -> None:
