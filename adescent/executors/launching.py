@@ -64,14 +64,14 @@ class Launcher:
             raise ContractError("sys.executable is not set, so no worker process can be started: run under python.")
         self._provider = provider
 
-    async def launch(self, room: Room, name: str) -> Launched:
-        """A new worker for ``room``, which has been told how to confine itself.
+    async def launch(self, room: Room, name: str, in_flight: int) -> Launched:
+        """A new worker for ``room``, which has been told how to confine itself; ``in_flight`` may have begun in it.
 
         Raises OSError when the system gives no process, pipe or directory.
         """
         workspace = None if room.level == "none" else await self._provider.acquire(name)
         try:
-            interpreter = _started(room, None if workspace is None else workspace.path)
+            interpreter = _started(room, None if workspace is None else workspace.path, in_flight)
         except BaseException:
             if workspace is not None:
                 await self._provider.release(workspace)
@@ -84,7 +84,7 @@ class Launcher:
             await self._provider.release(launched.workspace)
 
 
-def _started(room: Room, workspace: str | None) -> Interpreter:
+def _started(room: Room, workspace: str | None, in_flight: int) -> Interpreter:
     command = [sys.executable, *(["-B"] if sys.dont_write_bytecode else []), "-m", CHILD]
     wrapped = room.level == "bubblewrap"
     if wrapped:
@@ -97,11 +97,11 @@ def _started(room: Room, workspace: str | None) -> Interpreter:
             tmp_mb=SCRATCH_MB,
         )
     interpreter = Interpreter(command, _environment(room, workspace), workspace, wrapped=wrapped)
-    interpreter.send(*frame(encode(_hello(room, workspace))))
+    interpreter.send(*frame(encode(_hello(room, workspace, in_flight))))
     return interpreter
 
 
-def _hello(room: Room, workspace: str | None) -> Hello:
+def _hello(room: Room, workspace: str | None, in_flight: int) -> Hello:
     return Hello(
         version=VERSION,
         path=_search_path(),
@@ -112,6 +112,7 @@ def _hello(room: Room, workspace: str | None) -> Hello:
         network=room.sandbox.network,
         readable=list(room.readable),
         secrets=list(room.sandbox.env),
+        in_flight=in_flight,
     )
 
 

@@ -281,10 +281,11 @@ class Pool:
 
     async def _launched(self, worker: _Worker) -> bool:
         """Start the process. Whether there is one now."""
+        name = f"{self._name} worker {worker.number}"
         reason = f"could not be started within {LAUNCH_SECONDS:g} s"
         try:
             with move_on_after(LAUNCH_SECONDS, shield=True):
-                worker.launched = await self._launcher.launch(worker.room, f"{self._name} worker {worker.number}")
+                worker.launched = await self._launcher.launch(worker.room, name, self._rules.limits.in_flight)
         except (OSError, AdescentError) as error:
             reason = f"could not be started: {error}"
         if worker.launched is None:

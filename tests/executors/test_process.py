@@ -284,9 +284,11 @@ async def test_an_interrupt_is_the_actors_own_affair(pool: ProcessExecutor) -> N
 
 
 @pytest.mark.anyio
-async def test_what_a_rollout_does_to_its_process_does_not_meet_the_next(pool: ProcessExecutor) -> None:
+@pytest.mark.parametrize("reward", ["full", "full_async"])
+async def test_what_a_rollout_does_to_its_process_does_not_meet_the_next(pool: ProcessExecutor, reward: str) -> None:
     others = [spec_of(run=ref(name)) for name in ("printing", "asking", "here")]
-    spoilt, printed, asked, placed = await rolled_out(pool, actors("stopping_stdout"), spec_of(), *others)
+    await rolled_out(pool, actors("pid", reward), *[spec_of()] * 20)  # so quick that those that follow wait there
+    spoilt, printed, asked, placed = await rolled_out(pool, actors("stopping_stdout", reward), spec_of(), *others)
     assert spoilt.output == "rules"
     assert printed.log.startswith("to standard output")
     assert failure_of(asked).type == "EOFError"
