@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 __all__ = ["Reserve"]
@@ -23,6 +24,7 @@ class Reserve:
     def renew(self) -> None:
         """Put it aside again if it was released. Raises OSError when there is no room for it."""
         if self._held.closed:
+            gc.collect()  # what has filled the memory may be part of a cycle
             self._held = _mapped()
 
 

@@ -195,16 +195,26 @@ def test_a_passing_failure_says_so(patient: Any, wait: str, kept: float | None) 
     assert (failure.transient, failure.retry_after, failure.message) == (True, kept, "busy")
 
 
+IN_LARGE_PIECES = "pieces = []\nwhile True: pieces.append(bytearray(2**20))"
+TO_THE_LAST_BYTE = "chain = None\nwhile True: chain = (chain,)"
+
+
 @pytest.mark.parametrize("job", [1, 2], ids=["plain", "async"])
-def test_memory_that_runs_out_is_the_runs_failure(start: Start, job: int) -> None:
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [IN_LARGE_PIECES, "output = bytearray(2**40)"],
+        pytest.param([TO_THE_LAST_BYTE, IN_LARGE_PIECES] * 2, marks=pytest.mark.slow),
+    ],
+    ids=["early", "late"],
+)
+def test_memory_that_runs_out_is_the_runs_failure(start: Start, codes: list[str], job: int) -> None:
     worker = start(level="limits", memory_mb=200)
-    in_large_pieces = "pieces = []\nwhile True: pieces.append(bytearray(2**20))"
-    to_the_last_byte = "chain = None\nwhile True: chain = (chain,)"
-    for lease, code in enumerate([in_large_pieces, to_the_last_byte, "output = bytearray(2**40)"] * 2):
+    for lease, code in enumerate(codes):
         failure = worker.failure(lease, code, job)
         assert (failure.kind, failure.stage, failure.type) == ("model", "run", "MemoryError")
         assert failure.traceback.endswith("MemoryError\n")
-    assert worker.output(9, "output = len('x' * 10**8)") == 10**8
+    assert worker.output(9, "output = len('x' * 10**7)") == 10**7
 
 
 def test_a_state_to_go_on_from_is_told_at_once_and_given_to_the_next_attempt(patient: Any) -> None:

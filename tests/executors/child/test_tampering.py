@@ -153,6 +153,7 @@ def test_what_has_taken_the_place_of_its_workspace_is_not_touched(start: Start, 
     assert (precious / "file").exists()
 
 
+@pytest.mark.slow
 def test_processor_time_is_allowed_a_rollout_at_a_time(start: Start) -> None:
     worker = start(level="limits")
     job = worker.has(cpu_seconds=1)
