@@ -8,11 +8,11 @@ from time import monotonic
 
 import anyio
 from anyio.lowlevel import checkpoint
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from adescent.cancellation import own_task
 from adescent.checks import need_whole
 from adescent.errors import OptionError
+from adescent.executors.arrivals import ResultStream
 from adescent.executors.blocking import run_blocking
 from adescent.policies import Executor
 from adescent.sidebyside import FirstError, side_by_side
@@ -30,36 +30,35 @@ Deliver = Callable[[int, Result], Awaitable[None]]
 @asynccontextmanager
 async def map_rollouts(
     executor: Executor, specs: Iterable[RolloutSpec], *, concurrency: int | None = None
-) -> AsyncIterator[MemoryObjectReceiveStream[Result]]:
+) -> AsyncIterator[ResultStream]:
     """Results in the order in which they complete, as a stream to be read in the block.
 
     ``executor`` is open already. ``specs`` is read as results are taken, so it may be endless; ``concurrency`` rollouts
     are under way at once (default: the executor's ``queue_depth`` where it names one, else its slots, or 64 where it
-    sets no limit). Leaving the block cancels what is still under way. What reading ``specs`` raises comes out of the block as it is.
+    sets no limit). Leaving the block cancels what is still under way. What reading ``specs`` raises comes out of the
+    block as it is.
     """
     width = _width(executor, concurrency)
     first = FirstError()
-    send, receive = anyio.create_memory_object_stream[Result](width)
+    stream = ResultStream(width)
 
     async def deliver(_: int, result: Result) -> None:
-        try:
-            send.send_nowait(result)
-        except anyio.WouldBlock:
-            await send.send(result)
+        await stream.put(result)
 
     async def produce() -> None:
-        with send, first.ending(group.cancel_scope):
+        with first.ending(group.cancel_scope):
             try:
                 await _deliver_all(executor, specs, width, deliver)
             except anyio.BrokenResourceError:  # the reader closed the stream: it has seen enough
                 pass
+        stream.end()
 
-    with send, receive:
-        async with anyio.create_task_group() as group:
-            group.start_soon(produce, name="rollouts")
-            with first.ending(group.cancel_scope):
-                yield receive
-            group.cancel_scope.cancel()
+    async with anyio.create_task_group() as group:
+        group.start_soon(produce, name="rollouts")
+        with first.ending(group.cancel_scope):
+            yield stream
+        group.cancel_scope.cancel()
+    stream.close()
     first.raise_bare()
 
 

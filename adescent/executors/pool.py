@@ -140,6 +140,14 @@ class Pool:
         self._alarm_at = float("inf")
         self._closed = False
         self._trouble = ""
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Start: self._start,
+            Send: self._send,
+            Withdraw: self._withdraw,
+            Retire: self._retire,
+            Kill: self._kill,
+            GiveUp: self._give_up,
+        }
         hosting.start(self._keep_time, name=f"{name} · clock")
 
     async def fulfil(self, order: Order) -> None:
@@ -177,7 +185,7 @@ class Pool:
     def _act(self) -> None:
         while instructions := self._rules.take():
             for each in instructions:
-                _HANDLERS[type(each)](self, each)
+                self._carry_out[type(each)](each)
         touched, self._touched = self._touched, set()
         for worker in touched:
             if worker.launched is not None:
@@ -374,13 +382,3 @@ class Pool:
 def _order(lease: Lease) -> Order:
     assert isinstance(lease, Order)  # the rules only ever see the leases they are given
     return lease
-
-
-_HANDLERS: dict[type, Callable[[Pool, Any], None]] = {
-    Start: Pool._start,
-    Send: Pool._send,
-    Withdraw: Pool._withdraw,
-    Retire: Pool._retire,
-    Kill: Pool._kill,
-    GiveUp: Pool._give_up,
-}

@@ -9,11 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from anyio.streams.memory import MemoryObjectReceiveStream
-
 from adescent.canonical import check_json
 from adescent.checks import is_number, need_whole, shown
 from adescent.errors import AdescentError, ContractError, OptionError
+from adescent.executors.arrivals import ResultStream
 from adescent.executors.driving import map_rollouts
 from adescent.executors.launching import INSIDE, Room
 from adescent.executors.outcomes import outcome, refused
@@ -86,7 +85,7 @@ class ProcessExecutor:
         self._resolver = Resolver(allow)
         self._actors = Actors(None, None)
         if actors is not None:
-            self._attach(actors)
+            self._resolver, self._actors = self._checked(actors), actors
 
     async def __aenter__(self) -> Self:
         await self._plane.enter(self.sandbox)
@@ -102,25 +101,27 @@ class ProcessExecutor:
 
         Raises ContractError when one is no Ref, and RefError when one may not be resolved; nothing is imported here.
         """
+        resolver = self._checked(actors)
         view = copy.copy(self)
-        view._attach(actors)
+        view._resolver, view._actors = resolver, actors  # noqa: SLF001 - a copy of this one
         return view
 
-    def _attach(self, actors: Actors) -> None:
-        self._resolver = actors.resolver or self._resolver
+    def _checked(self, actors: Actors) -> Resolver:
+        """The resolver of the actors, which may all be named to it."""
+        resolver = actors.resolver or self._resolver
         for role in ("run", "reward"):
             actor = getattr(actors, role)
             if not isinstance(actor, Ref):
                 raise ContractError(
                     f"ProcessExecutor takes actors as Refs and {role} is a {type(actor).__name__}: write "
-                    f"Ref('package.module:function'), or use an InlineExecutor or ThreadExecutor."
+                    "Ref('package.module:function', call=False), or use an InlineExecutor or ThreadExecutor."
                 )
-            self._resolver.check(actor)
-        self._actors = actors
+            resolver.check(actor)
+        return resolver
 
     def map_rollouts(
         self, specs: Iterable[RolloutSpec], *, concurrency: int | None = None
-    ) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[Result]]:
+    ) -> AbstractAsyncContextManager[ResultStream]:
         """As `map_rollouts` of this room: results in the order in which they complete, read in the block."""
         return map_rollouts(self, specs, concurrency=concurrency)
 

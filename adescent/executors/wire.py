@@ -223,6 +223,9 @@ def _strict_converter() -> MsgpackConverter:
 
 
 _CONVERTER = _strict_converter()
+# Looked up once, not for every message.
+_WRITE = {kind: _CONVERTER.get_unstructure_hook(kind) for kind in _TAG_OF}
+_READ = {tag: (kind, _CONVERTER.get_structure_hook(kind)) for tag, kind in _TAGS.items()}
 
 
 def encode(message: Message) -> bytes:
@@ -232,7 +235,7 @@ def encode(message: Message) -> bytes:
     """
     kind = type(message)
     try:
-        fields = _CONVERTER.unstructure(message, kind)
+        fields = _WRITE[kind](message)
         fields[TAG] = _TAG_OF[kind]
         packed: bytes = msgpack.packb(fields, default=_as_dict)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -248,8 +251,8 @@ def decode(data: bytes | memoryview) -> Message:
         raise WireError(f"received a message of more than {MAX_VALUES} values.")
     try:
         fields = msgpack.unpackb(data)
-        kind = _TAGS[fields.pop(TAG)]
-        message: Message = _CONVERTER.structure(fields, kind)
+        kind, read = _READ[fields.pop(TAG)]
+        message: Message = read(fields, kind)
     except Exception as error:
         raise WireError(f"received what is no message: {type(error).__name__}: {str(error)[:200]}") from error
     return message

@@ -123,9 +123,9 @@ async def test_actors_that_never_suspend_leave_the_loop_to_others() -> None:
     with anyio.fail_after(BOUND):
         async with InlineExecutor(Actors(echo, full)) as executor, anyio.create_task_group() as group:
             group.start_soon(tick)
-            await collect_rollouts(executor, specs(200), concurrency=1)
+            await collect_rollouts(executor, specs(10_000), concurrency=1)
             group.cancel_scope.cancel()
-    assert ticks >= 100
+    assert ticks >= 10  # it would be one or none
 
 
 @pytest.mark.anyio
