@@ -81,7 +81,7 @@ def test_what_is_being_said_is_whole_though_a_signal_interrupts_and_its_handler_
     code = """
         import os, signal
         signal.signal(signal.SIGALRM, lambda *_: (print('rung'), os.write(2, b'!')))
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
         ctx.checkpoint('x' * 2**20)
         signal.setitimer(signal.ITIMER_REAL, 0)
     """
