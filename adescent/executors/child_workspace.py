@@ -12,6 +12,8 @@ from adescent.executors.child_descriptors import out_of_reach
 __all__ = ["OwnDirectory", "SharedDirectory", "WorkingDirectory"]
 
 SECONDS_TO_EMPTY = 30.0
+CLOCK_TICK = 50_000_000
+"""Nanoseconds within which a file system may give two changes the same time."""
 HEAP = ".adescent-heap"
 """Where what is to be removed is collected; it is removed as well."""
 
@@ -40,28 +42,35 @@ class OwnDirectory:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._identity = self._found()
+        self._identity = self._identity_of(os.lstat(path))
+        self._empty_since = 0
+        """When it was last changed (the kernel says, and nobody else can), if it was seen to be empty after that."""
 
     def restore(self) -> None:
         """Make sure that it is there, is the same, current, and empty."""
         try:
-            if self._found() != self._identity:  # to empty what a link leads to could be a disaster
+            found = os.lstat(self._path)
+            if self._identity_of(found) != self._identity:  # to empty what a link leads to could be a disaster
                 raise OSError(f"something else has taken the place of the workspace {self._path}")
         except FileNotFoundError:
             Path(self._path).mkdir(0o700)
-            self._identity = self._found()
+            found = os.lstat(self._path)
+            self._identity = self._identity_of(found)
         os.chdir(self._path)
+        if found.st_ctime_ns == self._empty_since:  # most rollouts write nothing, and a look costs as much as they do
+            return
         with os.scandir(self._path) as entries:
             names = [entry.name for entry in entries]
         if names:
             self._remove(names)
+        is_over = time.time_ns() - found.st_ctime_ns > CLOCK_TICK
+        self._empty_since = found.st_ctime_ns if is_over and not names else 0
 
-    def _found(self) -> tuple[int, int]:
-        found = os.lstat(self._path)
+    def _identity_of(self, found: os.stat_result) -> tuple[int, int]:
         return found.st_dev, found.st_ino
 
     def _remove(self, names: list[str]) -> None:
-        from adescent.sandbox.demolition import demolish  # most rollouts write nothing
+        from adescent.sandbox.demolition import demolish  # most workers never need it
 
         until = time.monotonic() + SECONDS_TO_EMPTY
         folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
