@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
+from time import monotonic
 from typing import Any
 
 from adescent.executors.child_descriptors import StandardDescriptors
@@ -19,6 +20,8 @@ PIECE = 1024
 HEAD = 8 * 1024
 TAIL = 8 * 1024
 """Characters of what is sent at once, and of what is kept of the rest."""
+SIGN_OF_LIFE_SECONDS = 1.0
+"""How often a rollout that goes on printing is heard of when there is no room for what it says: it does not hang."""
 KEPT = 2 * TAIL
 """Characters that are kept until the end is known, so that a secret is not cut in two before it is found."""
 
@@ -29,7 +32,7 @@ PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
 class RolloutLog:
     """The log of one rollout. ``send`` is given its pieces as they are due, each redacted by ``redact``."""
 
-    __slots__ = ("_cut", "_lock", "_pending", "_redact", "_room", "_send", "_tail", "closed")
+    __slots__ = ("_cut", "_lock", "_pending", "_redact", "_room", "_send", "_silent_from", "_tail", "closed")
 
     def __init__(self, send: Callable[[str], None], redact: Callable[[str], str]) -> None:
         self._send = send
@@ -39,6 +42,7 @@ class RolloutLog:
         self._pending = ""
         self._tail = ""
         self._cut = 0
+        self._silent_from = 0.0
         self.closed = False
 
     def write(self, text: str) -> None:
@@ -76,6 +80,9 @@ class RolloutLog:
         return rest
 
     def _write_tail(self, text: str) -> None:
+        if (now := monotonic()) - self._silent_from >= SIGN_OF_LIFE_SECONDS:
+            self._silent_from = now
+            self._send("")
         self._tail += text
         if len(self._tail) > 2 * KEPT:
             self._cut += len(self._tail) - KEPT

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from adescent.executors import child_log
 from adescent.executors.wire import Done, Log
 
 Start = Callable[..., Any]
@@ -170,3 +171,17 @@ def test_a_closed_descriptor_loses_prints_and_nothing_else(worker: Any) -> None:
         logged(worker, 2, "import threading as t; x = t.Thread(target=print, args=['lost']); x.start(); x.join()") == ""
     )
     assert os.waitpid(worker.process.pid, os.WNOHANG) == (0, 0)
+
+
+def test_a_rollout_that_goes_on_printing_is_heard_of_when_its_log_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    now = 100.0
+    monkeypatch.setattr(child_log, "monotonic", lambda: now)
+    log = child_log.RolloutLog(sent.append, lambda text: text)
+    log.write("x" * HEAD)
+    sent.clear()
+    for now in (101.0, 101.5, 101.9, 102.0, 109.0):  # noqa: B007 - the clock looks at it
+        log.write("y")
+    assert sent == ["", "", ""]
+    log.close()
+    assert sent[-1] == "yyyyy"
