@@ -13,10 +13,10 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from adescent.executors import ProcessExecutor, collect_rollouts
+from adescent.executors import ProcessExecutor, collect_rollouts, plane
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
-from adescent.sandbox import Admission, Workspaces
+from adescent.sandbox import Admission, Workspaces, reach
 from adescent.tasks import Task
 from adescent.workspec import Failure, Result, RolloutSpec, SandboxSpec, Workspace
 
@@ -185,3 +185,32 @@ async def test_an_interpreter_that_is_none_is_told_and_not_tried_for_ever(
             monkeypatch.undo()
             assert (await view.rollout(spec_of())).kind == "ok"
             assert executor.counters()["redispatched"] == 0
+
+
+# What levels need ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_level_that_is_not_reached_is_said_aloud_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plane, "reach", lambda sandbox: "limits")
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1, sandbox=SandboxSpec(level="bubblewrap")) as executor:
+            view = executor.attach_actors(actors("pid"))
+            results = [await view.rollout(spec_of()) for _ in range(2)]
+    assert [result.level for result in results] == ["limits", "limits"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "adescent"]
+    assert warnings == ["the sandbox level 'bubblewrap' was asked for, and 'limits' is what can be reached here"]
+
+
+async def test_spares_are_kept_for_the_first_sandbox_that_isolates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plane, "reach", lambda sandbox: sandbox.level)
+    if reach(SandboxSpec(level="landlock")) != "landlock":
+        pytest.skip("landlock cannot be reached here")
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1) as executor:
+            view = executor.attach_actors(actors("pid"))
+            assert executor.statistics().workers_started == 0
+            assert (await view.rollout(spec_of(sandbox=SandboxSpec(level="landlock")))).level == "landlock"
+            # One that ran, a spare at the least, and one that scores.
+            assert executor.statistics().workers_started >= 3
