@@ -133,6 +133,14 @@ def test_its_workspace_is_empty_again(start: Start, code: str) -> None:
     assert found == [str(worker.workspace), ["written"]]
 
 
+def test_a_workspace_that_is_made_to_look_untouched_is_emptied_all_the_same(start: Start) -> None:
+    worker = start(level="limits")
+    assert worker.output(1, "pass") is None
+    write = "import os; was = os.stat('.'); open('left', 'w').close()"
+    assert worker.output(2, f"{write}; os.utime('.', ns=(was.st_atime_ns, was.st_mtime_ns))") is None
+    assert worker.output(3, "import os; output = os.listdir()") == []
+
+
 def test_a_directory_that_is_not_its_own_is_left_alone(start: Start) -> None:
     worker = start(level="none")
     assert worker.output(1, "open('kept', 'w').close(); import os; os.chdir('/')") is None
