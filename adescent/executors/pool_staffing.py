@@ -40,11 +40,13 @@ class Staffing:
             self._return_held(now)
         if len(self._roster.crews) > 1:
             self._drop_claims()
-        for crew in self._crews_in_want():
-            self._hire(crew, now)
+        crews = self._crews_in_want()
+        for crew in crews:
+            if not crew.workers:
+                self._hire(crew, now)  # before anything younger is sent to the workers of others
+        for crew in crews:
             self._place(crew, now)
         for crew in self._crews_in_want():
-            self._hire(crew, now)  # again: an older crew may have taken the place of its idle worker
             self._grow(crew, now)
             if crew.suspects:
                 crew.keep_reserve(self._limits)
@@ -139,8 +141,6 @@ class Staffing:
 
     def _hire(self, crew: Crew, now: float) -> None:
         """Get a crew that has nobody its first worker: in a free place, that of an idle one, or the next to be idle."""
-        if crew.workers:
-            return
         if crew.failures_left == 0:
             for lease in crew.take_all():
                 self._roster.give_up(lease, "not ready")
@@ -174,20 +174,15 @@ class Staffing:
 
     def _claim(self, crew: Crew) -> None:
         """See that a worker of others runs dry, however much there is for them."""
-        others = list(self._others(crew))
-        if any(other.claimant is crew for other in others):
-            return
-        free = [other for other in others if other.claimant is None]
+        free = [other for other in self._others(crew) if other.claimant is None]
         if free:
             least = min(free, key=lambda other: (other.state is State.STARTING, len(other.sendings)))
             least.claimant = crew
 
     def _drop_claims(self) -> None:
-        """A claim ends when nothing waits behind it, or when whoever made it has got a worker."""
+        """They are made anew, by whoever still has nobody."""
         for worker in self._roster.workers.values():
-            claimant = worker.claimant
-            if claimant is not None and (claimant.workers or not claimant.waiting):
-                worker.claimant = None
+            worker.claimant = None
 
     def _others(self, crew: Crew) -> Iterator[Worker]:
         return (worker for other in self._roster.crews.values() if other is not crew for worker in other.workers)
@@ -201,7 +196,7 @@ class Staffing:
         """Refill the pool, whether or not something waits."""
         while self._owed:
             crew = self._owed[0]
-            if crew.failures_left and self._has_place():
+            if crew.failures_left:
                 self._start(crew, now)
             else:
                 del self._owed[0]

@@ -39,6 +39,7 @@ class Play:
     def submit(self, fingerprint: str = "a", timeout: float | None = None) -> Lease:
         lease = Lease(fingerprint, timeout)
         self.rules.submit(lease, self.now)
+        self.rules.validate()
         return lease
 
     def submit_many(self, number: int, fingerprint: str = "a") -> list[Lease]:
@@ -51,6 +52,7 @@ class Play:
     def answer(self, *leases: Lease, seconds: float = SLOW) -> None:
         for lease in leases:
             assert self.rules.answered(lease.worker, lease.number, seconds, self.now) is lease
+            self.rules.validate()
 
     def cancel(self, lease: Lease) -> None:
         self.rules.cancel(lease, self.now)
@@ -167,11 +169,13 @@ def test_a_time_that_is_long_or_no_time_is_slow_and_soon_forgotten(garbage: floa
 
 def test_several_are_in_flight_in_one_worker_however_long_they_take() -> None:
     play = staffed(PoolLimits(1, in_flight=3))
-    assert [lease.worker for lease in play.submit_many(4)] == [1, 1, 1, 0]
+    first = play.submit()
+    play.wait(60.0)
+    assert [lease.worker for lease in (first, *play.submit_many(3))] == [1, 1, 1, 0]
 
 
 def test_a_pool_grows_for_leases_that_are_held_behind_others() -> None:
-    play = Play(PoolLimits(3))
+    play = Play(PoolLimits(8))
     first = play.submit()
     play.ready(1)
     play.answer(first, seconds=QUICK)
@@ -180,8 +184,18 @@ def test_a_pool_grows_for_leases_that_are_held_behind_others() -> None:
     assert starts(play.take()) == [], "one lease at a time needs one worker"
     play.submit_many(2)
     assert starts(play.take()) == ["a", "a"]
-    play.submit_many(4)
-    assert starts(play.take()) == []
+
+
+def test_it_does_not_grow_for_them_while_starts_fail() -> None:
+    play = Play(PoolLimits(2, start_failures=1))
+    first = play.submit()
+    play.ready(1)
+    play.answer(first, seconds=QUICK)
+    play.submit_many(2)
+    play.die(2, "exit 1")
+    play.silently()
+    play.die(3, "exit 1")
+    assert play.take() == []
 
 
 def test_what_is_held_behind_one_that_takes_long_goes_to_an_idle_worker() -> None:
@@ -256,15 +270,57 @@ def test_as_many_idle_workers_are_recycled_as_leases_wait() -> None:
 
 
 def test_when_all_are_busy_the_least_loaded_takes_nothing_younger_and_is_recycled_when_idle() -> None:
-    play = staffed(PoolLimits(2, in_flight=2))
+    play = staffed(PoolLimits(2, in_flight=3))
     one, two, three = play.submit_many(3)
     assert (one.worker, two.worker, three.worker) == (1, 2, 1)
     play.submit("b")
-    after = play.submit_many(3)
-    assert [lease.worker for lease in after] == [0, 0, 0], "there is room in 2 only, and it is claimed"
+    assert [lease.worker for lease in play.submit_many(3)] == [1, 0, 0], "the room in 2 is left, and only that"
     play.silently()
     play.answer(two)
     assert play.take() == [Retire(2), Start(3, "b")]
+
+
+def test_those_for_whom_nobody_is_left_to_claim_wait_for_the_others() -> None:
+    play = staffed(PoolLimits(1))
+    first, second, third = (play.submit(fingerprint) for fingerprint in "abc")
+    for worker, lease in enumerate((first, second), start=1):
+        play.ready(worker)
+        play.answer(lease)
+    play.ready(3)
+    assert third.worker == 3
+
+
+def test_a_free_place_is_taken_before_that_of_an_idle_worker() -> None:
+    play = Play(PoolLimits(2))
+    lease = play.submit("a")
+    play.ready(1)
+    play.answer(lease)
+    play.silently()
+    play.submit("b")
+    assert play.take() == [Start(2, "b")]
+
+
+def test_an_idle_worker_is_not_recycled_for_one_that_could_begin_nothing() -> None:
+    play = Play(PoolLimits(2, spares=1))
+    leases = play.submit_many(3)
+    play.ready(1, 2, 3)
+    play.answer(leases[1])
+    play.answer(leases[2])
+    play.silently()
+    assert play.rules.statistics().busy == 1
+    play.submit_many(2, "b")
+    assert [type(each) for each in play.take()] == [Retire, Start]
+
+
+def test_those_that_have_served_are_recycled_before_the_spares() -> None:
+    play = Play(PoolLimits(1, spares=1))
+    play.rules.open("a", play.now)
+    lease = play.submit("a")
+    play.ready(1, 2)
+    play.answer(lease)
+    play.silently()
+    play.submit("b")
+    assert play.take() == [Retire(1), Start(3, "b")]
 
 
 def test_a_claimed_worker_still_serves_what_came_before() -> None:
@@ -360,6 +416,16 @@ def test_spares_are_started_at_once_and_kept_up() -> None:
     play.ready(3)
     third = play.submit()
     assert play.take() == [Send(3, third, 3), Start(5, "a")]
+
+
+def test_those_that_are_needed_are_no_spares() -> None:
+    play = Play(PoolLimits(2, spares=2))
+    play.rules.open("a", play.now)
+    play.silently()
+    play.submit()
+    assert starts(play.take()) == ["a"]
+    play.submit()
+    assert starts(play.take()) == ["a"]
 
 
 def test_leases_are_begun_in_no_more_workers_than_the_size_however_many_are_ready() -> None:
@@ -510,6 +576,17 @@ def test_suspects_run_one_after_the_other_and_alone_while_others_go_on_beside_th
     assert [lease.worker for lease in more] == [2, 0, 0]
     play.answer(suspects[0])
     assert [lease.worker for lease in suspects] == [0, 3, 0]
+
+
+def test_a_suspect_is_not_put_beside_others_though_there_is_room() -> None:
+    play = staffed(PoolLimits(2, in_flight=3, start_failures=1))
+    leases = play.submit_many(3)
+    play.die(2)
+    play.die(3, "exit 1")
+    play.die(4, "exit 1")
+    assert [lease.worker for lease in leases] == [1, 0, 1]
+    play.answer(leases[0], leases[2])
+    assert leases[1].worker == 1
 
 
 def test_nothing_is_held_behind_a_suspect() -> None:

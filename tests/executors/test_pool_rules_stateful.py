@@ -73,8 +73,13 @@ class World(RuleBasedStateMachine):
 
     given: PoolLimits | None = None
 
-    @initialize(limits=st.sampled_from(GRID), home=st.sampled_from(["a", "b", "", NEVER_STARTS]))
-    def begin(self, limits: PoolLimits, home: str) -> None:
+    @initialize(
+        limits=st.sampled_from(GRID),
+        home=st.sampled_from(["a", "b", "", NEVER_STARTS]),
+        kinds=st.sampled_from(["a", "ab", "aaabbc"]),
+    )
+    def begin(self, limits: PoolLimits, home: str, kinds: str) -> None:
+        self.kinds = kinds
         self.limits = self.given or limits
         self.pool = PoolRules(self.limits)
         self.now = 0.0
@@ -184,12 +189,13 @@ class World(RuleBasedStateMachine):
     # Whoever hands in leases
 
     @rule(
-        fingerprint=st.sampled_from("aaabbc"),
+        which=INDEX,
         kind=st.sampled_from(["good", "good", "good", "poison", "hang"]),
         timeout=st.sampled_from([None, 0.3, 5.0]),
         many=st.integers(1, 4),
     )
-    def submit(self, fingerprint: str, kind: str, timeout: float | None, many: int) -> None:
+    def submit(self, which: int, kind: str, timeout: float | None, many: int) -> None:
+        fingerprint = self.kinds[which % len(self.kinds)]
         for _ in range(many):
             lease = Lease(fingerprint, timeout, payload=kind)
             if kind == "hang" and self.limits.hang_timeout is None:
