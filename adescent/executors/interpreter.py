@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -26,10 +25,10 @@ from anyio.lowlevel import checkpoint
 
 from adescent.errors import WireError
 from adescent.executors.framing import FrameDecoder
+from adescent.executors.pipes import PIPE_BYTES, close_all, cut_lifeline, pipe_from, pipe_to, tie
 
 __all__ = ["Interpreter"]
 
-PIPE_BYTES = 2**20
 SMALL_READ = 2**16
 MESSAGES_AT_ONCE = 64
 """Those that are handed over before anything else has its turn: they take half a millisecond."""
@@ -73,10 +72,10 @@ class Interpreter:
         mine: list[int] = []
         theirs: list[int] = []
         try:
-            self._lifeline = _pipe_to(theirs, mine)
-            self._in = _pipe_to(theirs, mine)
-            self._out = _pipe_from(theirs, mine)
-            self._err = _pipe_from(theirs, mine)
+            self._lifeline = pipe_to(theirs, mine)
+            self._in = pipe_to(theirs, mine)
+            self._out = pipe_from(theirs, mine)
+            self._err = pipe_from(theirs, mine)
             lifeline, reads, writes, errors = theirs
             self._process = subprocess.Popen(
                 [*command, str(reads), str(writes)],
@@ -89,12 +88,12 @@ class Interpreter:
                 start_new_session=True,
             )
             self._exit = os.pidfd_open(self._process.pid)
-            _tie(lifeline, self._process.pid)
+            tie(self._lifeline, lifeline, self._process.pid)
         except BaseException:
-            _close_all(mine)
+            close_all(mine)
             raise
         finally:
-            _close_all(theirs)
+            close_all(theirs)
         self.pid = self._process.pid
         self._wrapped = wrapped
         self._unsent: deque[memoryview | bytes] = deque()
@@ -195,6 +194,8 @@ class Interpreter:
 
     def _hear_some(self, hear: Hear) -> bool:
         """Hand over the next messages of what has been read. Whether there may be more; none come after nonsense."""
+        if self._nonsense:
+            return False
         messages: list[memoryview] = []
         try:
             messages.extend(islice(self._arriving, MESSAGES_AT_ONCE))
@@ -206,6 +207,28 @@ class Interpreter:
         except WireError as error:  # it came before the other
             self._nonsense = str(error)
         return len(messages) == MESSAGES_AT_ONCE and not self._nonsense
+
+    def catch_up(self, hear: Hear) -> str:
+        """Hand over what it has said by now, without waiting for a turn. What makes no sense in it, or ``""``."""
+        self._hear_now(hear)
+        if self._read_now():  # all that the pipe holds
+            self._hear_now(hear)
+        return self._nonsense
+
+    def _hear_now(self, hear: Hear) -> None:
+        while self._hear_some(hear):
+            pass
+
+    def _read_now(self) -> bool:
+        """Whether something could be read without waiting, and would make sense."""
+        if self._closed or self._nonsense:
+            return False
+        try:
+            data = os.read(self._out, PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        self._arriving = self._decoder.feed(data)
+        return bool(data)
 
     async def _keep_errors(self) -> None:
         while True:
@@ -238,7 +261,7 @@ class Interpreter:
         """Close its pipe. If it does not end then, it is told to, then made to."""
         if self._ending is _Ending.NOT:
             notify_closing(self._in)
-            _close_all([self._in])
+            close_all([self._in])
             self._asked = True
             self._unsent.clear()
             self._step(_Ending.ASKED, SECONDS_TO_LEAVE)
@@ -273,17 +296,11 @@ class Interpreter:
 
     async def _hear_rest(self, hear: Hear) -> None:
         """What it wrote before it ended; a message cut off by its end is none."""
+        await self._hear_all(hear)
         for _ in range(READS_AFTER_EXIT):  # something that has left its group may still be writing
+            if not self._read_now():
+                return
             await self._hear_all(hear)
-            if self._nonsense:
-                return
-            try:
-                data = os.read(self._out, PIPE_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                return
-            self._arriving = self._decoder.feed(data)
 
     def _bury(self) -> None:
         """Keep its last words, reap it, close everything."""
@@ -293,9 +310,10 @@ class Interpreter:
         if self._ending is not _Ending.LEFT:
             self._process.wait()
         self._closed = True
-        _close_all([self._lifeline, self._out, self._err, self._exit])
+        cut_lifeline(self._lifeline)
+        close_all([self._out, self._err, self._exit])
         if not self._asked:
-            _close_all([self._in])
+            close_all([self._in])
 
     def _signal(self, number: int) -> None:
         try:
@@ -331,46 +349,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _pipe_to(theirs: list[int], mine: list[int]) -> int:
-    read, write = _pipe()
-    theirs.append(read)
-    mine.append(write)
-    return _as_mine(write)
-
-
-def _pipe_from(theirs: list[int], mine: list[int]) -> int:
-    read, write = _pipe()
-    theirs.append(write)
-    mine.append(read)
-    return _as_mine(read)
-
-
-def _pipe() -> tuple[int, int]:
-    ends = os.pipe()
-    try:
-        fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except OSError:  # the user's share of large pipes is used up: the usual size does as well
-        pass
-    return ends
-
-
-def _as_mine(end: int) -> int:
-    os.set_blocking(end, False)
-    return end
-
-
-def _tie(lifeline: int, group: int) -> None:
-    """Have the kernel kill the group when the other end of its lifeline, which is this process's, is closed.
-
-    A worker does that for itself as well, where it has a group of another number; this is for one that hangs before.
-    """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-def _close_all(ends: Sequence[int]) -> None:
-    for end in ends:
-        os.close(end)

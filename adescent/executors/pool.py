@@ -57,6 +57,9 @@ LOG_KEPT = 32_768
 
 OUT_OF_MEMORY = "ran out of memory"
 
+HELD_UP_SECONDS = 0.02
+"""By how much a deadline may be missed on a loop on which everybody has had a turn."""
+
 LAUNCH_SECONDS = 30.0
 CLEAR_SECONDS = 30.0
 """How long the disk may take over a workspace before the pool goes on without it."""
@@ -269,8 +272,18 @@ class Pool:
             with move_on_after(self._alarm_at - time.monotonic()):
                 await self._alarm.wait()
                 continue
+            if time.monotonic() - self._alarm_at > HELD_UP_SECONDS:
+                self._catch_up()
             self._rules.expire(time.monotonic())
             self._act()
+
+    def _catch_up(self) -> None:
+        """Hear what was said before anybody is late: the loop was held up, by whatever else runs on it."""
+        for worker in list(self._workers.values()):
+            if worker.launched is None or worker.gone:
+                continue
+            if nonsense := worker.launched.interpreter.catch_up(partial(self._hear, worker)):
+                self._broke(worker, nonsense)
 
     # A worker's life --------------------------------------------------------------------------------------------------
 

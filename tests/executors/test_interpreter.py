@@ -132,6 +132,31 @@ async def test_nothing_is_heard_after_what_makes_no_sense(tmp_path: Path, script
     assert len(ear.broken) == 1 or not end  # who has ended needs no telling off
 
 
+async def test_what_it_has_said_can_be_had_without_a_turn(tmp_path: Path) -> None:
+    ear, interpreter = Ear(), started("say('one'); say('two'); hear(); say('three'); hear(); say('four')", tmp_path)
+    with anyio.fail_after(BOUND):
+        for said in (["one", "two"], ["one", "two", "three"]):
+            while ear.heard != said:
+                await anyio.wait_readable(interpreter._out)
+                assert interpreter.catch_up(ear.hear) == ""
+            interpreter.send(b"go on")
+        assert interpreter.catch_up(ear.hear) == ""
+        await interpreter.attend(ear.hear, ear.broken.append)
+        assert interpreter.catch_up(ear.hear) == ""
+    assert ear.heard == ["one", "two", "three", "four"]
+
+
+async def test_nonsense_is_told_without_a_turn_too(tmp_path: Path) -> None:
+    ear, interpreter = Ear(), started("say('one'); os.write(writes, bytes([255] * 4)); hear()", tmp_path)
+    with anyio.fail_after(BOUND):
+        while not (nonsense := interpreter.catch_up(ear.hear)):
+            await anyio.wait_readable(interpreter._out)
+        interpreter.kill()
+        await interpreter.attend(ear.hear, ear.broken.append)
+    assert nonsense.startswith("a frame announces 4294967295 bytes")
+    assert ear.heard == ["one"]
+
+
 async def test_what_it_writes_elsewhere_does_not_hold_it_up_and_the_end_is_kept(tmp_path: Path) -> None:
     script = 'for _ in range(64): os.write(1, bytes(1 << 16))\nos.write(2, b"last words")\nsay("done")'
     ear, interpreter = Ear(), started(script, tmp_path)

@@ -1,10 +1,11 @@
-"""Workers that are killed from outside, that hang, that die of a poisoned rollout: no other rollout is lost."""
+"""Workers that are killed from outside, that hang, that die of one rollout or are only thought late: none is lost."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import time
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from adescent.executors import ProcessExecutor, collect_rollouts
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
 from adescent.tasks import Task
-from adescent.workspec import Result, RolloutSpec
+from adescent.workspec import Result, RolloutSpec, SandboxSpec
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("importable", "anyio_backend")]
 
@@ -160,3 +161,22 @@ async def test_of_those_that_shared_a_worker_with_a_poisoned_one_only_that_is_gi
     assert sorted(result.deaths for result in results.values()) == [()] * 4 + [("killed by SIGSEGV",)] * 3
     assert executor.counters()["workers_lost"] == 3
     assert executor.counters()["redispatched"] == 5
+
+
+@pytest.mark.slow
+async def test_nobody_is_late_who_was_done_in_time_while_the_loop_was_held_up() -> None:
+    executor = ProcessExecutor(1, sandbox=SandboxSpec(timeout_s=0.4))
+    results: list[Result] = []
+
+    async def roll_out(view: ProcessExecutor) -> None:
+        results.append(await view.rollout(RolloutSpec("", Task("t", ""))))
+
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors(ref("brief", "faulty_actors"))) as view:
+            await roll_out(view)
+            for _ in range(6):  # trio wakes tasks in any order: each time there is an even chance to see it go wrong
+                async with anyio.create_task_group() as rollouts:
+                    rollouts.start_soon(roll_out, view)
+                    await anyio.wait_all_tasks_blocked()
+                    time.sleep(0.5)  # noqa: ASYNC251 - this is what holds up the loop
+    assert [result.kind for result in results] == ["ok"] * 7

@@ -25,7 +25,7 @@ WORKERS, CHILDREN = 6, 2
 HERE = Path(__file__).parent
 
 PARENT = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 import anyio
 from adescent.executors import ProcessExecutor
@@ -70,6 +70,9 @@ async def main():
             if level == "limits":
                 await hang_at_start(executor, tasks)
             await executor.rollout(spec("run", "", do="answer"))
+            if death == "leaves a copy" and os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
             print("ready", flush=True)
             await anyio.wait_readable(0)
             if death == "leaves at once":
@@ -134,6 +137,7 @@ CASES = [
     ("trio", "limits", "is killed"),
     ("asyncio", "limits", "leaves at once"),
     ("trio", "limits", "raises"),
+    ("asyncio", "limits", "leaves a copy"),
     *(
         pytest.param(*case, marks=pytest.mark.slow)
         for case in (
@@ -160,7 +164,9 @@ def test_no_worker_outlives_its_parent(backend: str, level: Level, death: str, t
         assert len(pids) >= WORKERS + CHILDREN
         exits = exits_of(pids, until)
         until.callback(end, exits)
-        if death == "is killed":
+        if death == "leaves a copy":
+            exits = {exit_: pid for exit_, pid in exits.items() if os.getpgid(pid) != os.getpgid(process.pid)}
+        if death in ("is killed", "leaves a copy"):
             process.kill()
         else:
             process.communicate("now\n", BOUND)
