@@ -99,15 +99,19 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
     """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
     numbered = enumerate(specs)
-    turn = monotonic()
+    turn, over = monotonic(), False
 
     async def pull() -> None:
-        nonlocal turn
+        nonlocal turn, over
         with own_task():
             for index, spec in numbered:
                 await deliver(index, await executor.rollout(spec))
-                if (now := monotonic()) - turn > TURN_SECONDS:
-                    await checkpoint()  # actors that never suspend must not starve the loop
-                    turn = now
+                # Actors that never suspend must not starve the loop.
+                if over:
+                    await checkpoint()
+                elif monotonic() - turn > TURN_SECONDS:
+                    over = True  # for all: a turn for each of them would be as long as they are many
+                    await checkpoint()
+                    turn, over = monotonic(), False
 
     await side_by_side(*[pull] * width, name="rollouts")
