@@ -163,6 +163,18 @@ async def test_of_those_that_shared_a_worker_with_a_poisoned_one_only_that_is_gi
     assert executor.counters()["redispatched"] == 5
 
 
+@pytest.mark.mainly("asyncio")
+async def test_who_finds_memory_used_up_by_others_is_tried_where_it_is_not() -> None:
+    executor = ProcessExecutor(1, sandbox=SandboxSpec(memory_mb=256))
+    specs = [RolloutSpec("", Task("t", megabytes)) for megabytes in ("1", "", "16", "16", "1000")]
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors(ref("keep_memory", "faulty_actors"))) as view:
+            first, keeping, innocent, last, greedy = [await view.rollout(spec) for spec in specs]
+    assert [result.kind for result in (first, keeping, innocent, last)] == ["ok"] * 4
+    assert [result.deaths for result in (first, keeping, innocent, last)] == [(), (), ("ran out of memory",), ()]
+    assert (greedy.kind, str(greedy.error), greedy.deaths) == ("model", "run: MemoryError", ("ran out of memory",))
+
+
 @pytest.mark.slow
 async def test_nobody_is_late_who_was_done_in_time_while_the_loop_was_held_up() -> None:
     executor = ProcessExecutor(1, sandbox=SandboxSpec(timeout_s=0.4))
