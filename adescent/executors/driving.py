@@ -99,19 +99,15 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
     """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
     numbered = enumerate(specs)
-    turn, over = monotonic(), False
+    turn = monotonic()
 
     async def pull() -> None:
-        nonlocal turn, over
+        nonlocal turn
         with own_task():
             for index, spec in numbered:
                 await deliver(index, await executor.rollout(spec))
-                # Actors that never suspend must not starve the loop.
-                if over:
-                    await checkpoint()
-                elif monotonic() - turn > TURN_SECONDS:
-                    over = True  # for all: a turn for each of them would be as long as they are many
-                    await checkpoint()
-                    turn, over = monotonic(), False
+                if (now := monotonic()) - turn > TURN_SECONDS:
+                    await checkpoint()  # actors that never suspend must not starve the loop
+                    turn = now
 
     await side_by_side(*[pull] * width, name="rollouts")
