@@ -89,7 +89,7 @@ class PoolRules:
         else:
             self._roster.send(worker, lease, now)
         # Otherwise nothing can follow from it, however many wait: this is the way of most leases of a busy pool.
-        if self._roster.occupied < self.limits.places or len(self._roster.crews) > 1 or lease.deaths:
+        if self._roster.occupied < self.limits.places or len(self._roster.crews) > 1:
             self._arrange(now)
 
     def cancel(self, lease: Lease, now: float) -> None:

@@ -312,6 +312,20 @@ def test_an_idle_worker_is_not_recycled_for_one_that_could_begin_nothing() -> No
     assert [type(each) for each in play.take()] == [Retire, Start]
 
 
+def test_an_idle_worker_that_an_older_lease_waits_for_is_left_to_it() -> None:
+    play = Play(PoolLimits(1, spares=1))
+    first, second = play.submit_many(2)
+    play.ready(1, 2)
+    assert (first.worker, second.worker) == (1, 0)
+    play.silently()
+    stranger = play.submit("b")
+    assert play.take() == []
+    play.answer(first)
+    play.answer(second)
+    carry_out(play)
+    assert stranger.worker == 3
+
+
 def test_those_that_have_served_are_recycled_before_the_spares() -> None:
     play = Play(PoolLimits(1, spares=1))
     play.rules.open("a", play.now)
@@ -794,6 +808,25 @@ def test_an_answer_between_the_kill_and_the_end_still_counts() -> None:
     assert play.rules.statistics().redispatched == 0
 
 
+def test_what_is_held_behind_a_late_answer_of_a_killed_worker_has_not_begun() -> None:
+    play = quick(PoolLimits(1, hang_timeout=10.0))
+    silent, held = play.submit_many(2)
+    play.wait(10.0)
+    play.answer(silent)
+    play.die(1)
+    assert held.deaths == []
+
+
+def test_a_killed_worker_is_not_retired_when_it_answers_late() -> None:
+    play = Play(PoolLimits(1, hang_timeout=10.0, max_tasks=1))
+    lease = play.submit()
+    play.ready(1)
+    play.wait(10.0)
+    play.silently()
+    play.answer(lease)
+    assert play.take() == []
+
+
 def test_a_lease_that_used_up_its_processor_time_is_given_up() -> None:
     play = quick(PoolLimits(1))
     lease, held = play.submit_many(2)
@@ -841,7 +874,9 @@ def test_an_answer_is_a_word() -> None:
     first, second = play.submit_many(2)
     play.wait(8.0)
     play.answer(first)
+    play.silently()
     play.wait(8.0)
+    assert play.take() == []
     assert second.worker == 1
 
 
@@ -972,10 +1007,13 @@ def test_one_of_several_in_flight_has_a_moment_to_stop() -> None:
 def test_if_it_does_not_the_worker_is_killed_and_the_others_go_back() -> None:
     play = staffed(PoolLimits(1, in_flight=3))
     lease, other = play.submit_many(2)
+    number = lease.number
     play.cancel(lease)
     play.silently()
     play.wait(0.5)
     assert play.take() == [Kill(1, "a withdrawn lease went on")]
+    assert play.rules.answered(1, number, SLOW, play.now) is None
+    assert play.rules.statistics().duplicates_dropped == 0
     play.die(1, "SIGKILL")
     assert other.deaths == []
     assert play.take() == [Start(2, "a")]
@@ -1025,14 +1063,16 @@ def behind_a_withdrawn_one() -> tuple[Play, Lease]:
 
 
 def test_once_a_lease_may_leave_the_blame_for_a_death_to_one_withdrawn_before_it() -> None:
-    play, lease = behind_a_withdrawn_one()
+    play = quick(PoolLimits(2))
+    first, second, *withdrawn = play.submit_many(4)
+    for lease in withdrawn:
+        play.cancel(lease)
+    play.answer(first, second, seconds=QUICK)
+    lease = play.submit()
     play.die(1)
-    assert (lease.deaths, lease.attempt) == ([], 0)
-    first, withdrawn = lease, play.submit()
-    play.ready(2)
-    assert (first.worker, withdrawn.worker) == (2, 2)
+    assert (lease.worker, lease.deaths, lease.attempt) == (2, [], 0)
     play.die(2)
-    assert len(lease.deaths) == 1
+    assert (lease.deaths, lease.attempt) == (["SIGSEGV"], 1)
 
 
 def test_once_a_lease_may_leave_the_blame_for_its_lateness_to_it() -> None:
