@@ -270,6 +270,27 @@ def strike(rendered: str, task: Any) -> str:
     return "went on"
 
 
+def strike_at_some_time(rendered: str, task: Any, ctx: Any) -> str:
+    """Once: now, some time later, whatever goes on then, or when the process ends; prompt: the fault and the time."""
+    fault, _, when = task.prompt.partition(" at ")
+    if fault and ctx.resume_state is None:
+        ctx.checkpoint("has struck, or will")
+        if when == "once":
+            FAULTS[fault]()
+        elif when == "the end":
+            atexit.register(FAULTS[fault])
+        else:
+            timer = threading.Timer(float(when), FAULTS[fault])
+            timer.daemon = True
+            timer.start()
+    time.sleep(0.002)
+    return str(task.id)
+
+
+async def strike_beside_others(rendered: str, task: Any, ctx: Any) -> str:
+    return strike_at_some_time(rendered, task, ctx)
+
+
 # What is started -----------------------------------------------------------------------------------------------------
 # For a test to find it, each process is told a number of seconds that no other is: the task's prompt.
 

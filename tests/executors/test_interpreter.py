@@ -186,15 +186,17 @@ say(digest.hexdigest())
     assert ear.heard == [hashlib.sha256(b"".join(said)).hexdigest()]
 
 
-ENDINGS = {
-    "asked": ("while hear(): pass", "exited with code 0"),
-    "told": ("signal.pause()", "killed by SIGTERM"),
-    "made": ("signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(60)", "killed by SIGKILL"),
-    "held": ("say('deaf'); os.kill(os.getpid(), signal.SIGSTOP)", "killed by SIGKILL"),
-}
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(60)"
+STOPPED = "say('deaf'); os.kill(os.getpid(), signal.SIGSTOP)"
+ENDINGS = [
+    pytest.param("while hear(): pass", "exited with code 0", id="asked"),
+    pytest.param("signal.pause()", "killed by SIGTERM", id="told", marks=pytest.mark.mainly("asyncio")),
+    pytest.param(DEAF, "killed by SIGKILL", id="made", marks=pytest.mark.mainly("trio")),
+    pytest.param(STOPPED, "killed by SIGKILL", id="stopped", marks=pytest.mark.mainly("asyncio")),
+]
 
 
-@pytest.mark.parametrize(("script", "words"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize(("script", "words"), ENDINGS)
 async def test_it_ends_when_it_is_asked_or_told_or_made_to(tmp_path: Path, script: str, words: str) -> None:
     ear, interpreter = Ear(), started(f"say('here')\n{script}", tmp_path)
     with anyio.fail_after(BOUND):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -161,6 +164,43 @@ async def test_of_those_that_shared_a_worker_with_a_poisoned_one_only_that_is_gi
     assert sorted(result.deaths for result in results.values()) == [()] * 4 + [("killed by SIGSEGV",)] * 3
     assert executor.counters()["workers_lost"] == 3
     assert executor.counters()["redispatched"] == 5
+
+
+def struck_at_random(seed: int) -> Iterator[RolloutSpec]:
+    """Three hundred rollouts in two sandboxes, one in ten of which strikes in some way at some time."""
+    chance = random.Random(seed)
+    faults = list(runpy.run_path(str(Path(__file__).with_name("faulty_actors.py")))["FAULTS"])
+    for number in range(300):
+        when = chance.choice(["once", "the end", f"{chance.uniform(0.0, 0.05)}"])
+        prompt = f"{chance.choice(faults)} at {when}" if chance.random() < 0.1 else ""
+        yield RolloutSpec("", Task(str(number), prompt), sandbox=SandboxSpec(memory_mb=chance.choice([256, 256, 257])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("run", "options"),
+    [
+        ("strike_at_some_time", {}),
+        ("strike_at_some_time", {"max_tasks_per_worker": 7}),
+        ("strike_beside_others", {"in_flight_per_worker": 4}),
+    ],
+    ids=["one by one", "recycled", "side by side"],
+)
+async def test_whatever_happens_at_any_time_each_is_answered(seed: int, run: str, options: dict[str, Any]) -> None:
+    executor = ProcessExecutor(3, hang_timeout=1.5, **options)
+    specs = list(struck_at_random(seed))
+    with anyio.fail_after(BOUND):
+        async with executor.attach_actors(actors(ref(run, "faulty_actors"))) as view:
+            results = await collect_rollouts(view, specs, concurrency=20)
+    for spec, result in zip(specs, results, strict=True):
+        # To be out of memory is an answer, and in threads beside the main one some faults are merely errors.
+        assert (result.kind, result.output) == ("ok", spec.task.id) or (result.kind == "model" and spec.task.prompt)
+        assert result.attempt == len(result.deaths) <= 2
+    counters = executor.counters()
+    ended = counters["workers_lost"] + counters["workers_recycled"]
+    assert counters["workers_started"] - 3 <= ended <= counters["workers_started"]
+    assert counters["redispatched"] >= sum(len(result.deaths) for result in results) > 0
 
 
 @pytest.mark.mainly("asyncio")
