@@ -174,7 +174,7 @@ def test_rooms_and_their_floors_are_those_of_the_package(floors: tuple[tuple[str
     assert listed == [(at, room) for at, rooms in enumerate(floors) for room in sorted(rooms) if room in there]
 
 
-@pytest.mark.parametrize("room", ["executors", "sandbox"])
+@pytest.mark.parametrize("room", ["executors", "executors/child", "sandbox"])
 def test_every_file_of_a_room_that_has_many_is_listed_once(room: str) -> None:
     there = sorted(path.stem for path in (PACKAGE / room).glob("*.py"))
     assert sorted(named("architecture.md", f"file in `{room}/`")) == there

@@ -228,8 +228,8 @@ async def test_a_spec_that_cannot_cross_is_the_callers(pool: ProcessExecutor, sp
 async def test_a_worker_of_plain_functions_loads_no_loop_and_no_engine(anyio_backend: Any) -> None:
     (result,) = await rolled_out(ProcessExecutor(1), actors("modules"))
     loaded = set(result.output)
-    assert "adescent.executors.child" not in loaded  # it is __main__
-    assert "adescent.executors.child_worker" in loaded
+    assert "adescent.executors.child.__main__" not in loaded  # it is __main__
+    assert "adescent.executors.child.worker" in loaded
     assert loaded & {"trio", "anyio", "pygit2", "adescent.ledger", "adescent.runtime", "adescent.policies"} == set()
 
 

@@ -18,9 +18,9 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from adescent.cancellation import in_force, own_task, shed_stray
-from adescent.executors.child_desk import Desk
-from adescent.executors.child_rollouts import Actors, Call, Rollout
-from adescent.executors.child_worker import Worker
+from adescent.executors.child.desk import Desk
+from adescent.executors.child.rollouts import Actors, Call, Rollout
+from adescent.executors.child.worker import Worker
 from adescent.executors.results import ActorAborted
 from adescent.executors.signatures import is_async, is_ours
 from adescent.executors.wire import Hello

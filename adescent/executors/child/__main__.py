@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from adescent.errors import SandboxUnavailable, WireError
-from adescent.executors.child_channel import Channel
-from adescent.executors.child_descriptors import out_of_reach, tie_to_parent
-from adescent.executors.child_offspring import Offspring
-from adescent.executors.child_rollouts import Call
-from adescent.executors.child_worker import Worker
-from adescent.executors.child_workspace import OwnDirectory, SharedDirectory
+from adescent.executors.child.channel import Channel
+from adescent.executors.child.descriptors import out_of_reach, tie_to_parent
+from adescent.executors.child.offspring import Offspring
+from adescent.executors.child.rollouts import Call
+from adescent.executors.child.worker import Worker
+from adescent.executors.child.workspace import OwnDirectory, SharedDirectory
 from adescent.executors.results import contained
 from adescent.executors.wire import VERSION, Bye, Hello, Message, Ready
 from adescent.sandbox.confinement import confine
@@ -65,7 +65,7 @@ def _serve(channel: Channel) -> NoReturn:
             continue
         rollout, actors = begun
         if actors.on_loop:
-            from adescent.executors.child_loop import serve_on_loop  # a worker of plain functions loads no loop
+            from adescent.executors.child.loop import serve_on_loop  # a worker of plain functions loads no loop
 
             serve_on_loop(worker, hello, rollout, actors)
         worker.end(rollout, _to_its_end(rollout.perform(actors, call)))
@@ -104,7 +104,7 @@ def _confined(channel: Channel, hello: Hello) -> Worker:
 async def _call(loop: Any, actor: Callable[..., Any], *args: Any) -> Any:
     returned = contained(actor, *args)
     if inspect.isawaitable(returned):
-        from adescent.executors.child_loop import await_alone
+        from adescent.executors.child.loop import await_alone
 
         return contained(await_alone, returned, loop)
     return returned

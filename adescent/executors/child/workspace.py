@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from adescent.executors.child_descriptors import out_of_reach
+from adescent.executors.child.descriptors import out_of_reach
 
 __all__ = ["OwnDirectory", "SharedDirectory", "WorkingDirectory"]
 

@@ -11,12 +11,12 @@ from typing import Any
 from attrs import evolve
 
 from adescent.errors import WireError
-from adescent.executors.child_channel import Channel
-from adescent.executors.child_log import RolloutLog, StandardStreams
-from adescent.executors.child_offspring import Offspring
-from adescent.executors.child_reserve import Reserve
-from adescent.executors.child_rollouts import Actors, Rollout
-from adescent.executors.child_workspace import WorkingDirectory
+from adescent.executors.child.channel import Channel
+from adescent.executors.child.log import RolloutLog, StandardStreams
+from adescent.executors.child.offspring import Offspring
+from adescent.executors.child.reserve import Reserve
+from adescent.executors.child.rollouts import Actors, Rollout
+from adescent.executors.child.workspace import WorkingDirectory
 from adescent.executors.wire import ArtifactText, Cancel, Checkpoint, Done, Failed, Job, Log, Message, Run
 from adescent.refs import Resolver
 from adescent.sandbox.confinement import allow_cpu

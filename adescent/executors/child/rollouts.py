@@ -12,8 +12,8 @@ from attrs import frozen
 from adescent.canonical import check_json
 from adescent.checks import is_number
 from adescent.errors import ContractError, WireError
-from adescent.executors.child_log import PRINTS, RolloutLog
-from adescent.executors.child_reserve import Reserve
+from adescent.executors.child.log import PRINTS, RolloutLog
+from adescent.executors.child.reserve import Reserve
 from adescent.executors.context import RolloutContext
 from adescent.executors.results import ActorAborted, contained, failure_from, traceback_of
 from adescent.executors.signatures import is_async, reward_arity, run_arity

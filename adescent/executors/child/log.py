@@ -11,7 +11,7 @@ from threading import RLock
 from time import monotonic
 from typing import Any
 
-from adescent.executors.child_descriptors import StandardDescriptors
+from adescent.executors.child.descriptors import StandardDescriptors
 
 __all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
 
@@ -80,9 +80,11 @@ class RolloutLog:
         return rest
 
     def _write_tail(self, text: str) -> None:
-        if (now := monotonic()) - self._silent_from >= SIGN_OF_LIFE_SECONDS:
-            self._silent_from = now
+        now = monotonic()
+        if now - (self._silent_from or now) >= SIGN_OF_LIFE_SECONDS:
             self._send("")
+            self._silent_from = now
+        self._silent_from = self._silent_from or now
         self._tail += text
         if len(self._tail) > 2 * KEPT:
             self._cut += len(self._tail) - KEPT
