@@ -97,7 +97,7 @@ class SandboxUnavailable(ContractError):
         self.missing = missing
 
     def __str__(self) -> str:
-        return f"sandbox level {self.level!r} is required, and {self.reached!r} is what can be reached here: {self.missing}"
+        return f"sandbox level {self.level!r} is required, {self.reached!r} can be reached here: {self.missing}"
 
 
 class VoidScore(ContractError):
