@@ -38,19 +38,24 @@ def sleepers(seconds: str) -> list[int]:
     return found
 
 
-async def gone(seconds: str) -> None:
-    """Wait until those that have been told to end have ended."""
+async def gone(seconds: str, *pids: int) -> None:
+    """Wait until these have ended, and whatever else sleeps for so long: they have been killed, or are about to be."""
     with anyio.fail_after(2.0):
-        for pid in sleepers(seconds):
-            try:
-                exit_ = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            try:
-                await wait_readable(exit_)
-            finally:
-                os.close(exit_)
-    assert sleepers(seconds) == []
+        for pid in pids:  # by number, since a process has no command for a moment when it is about to run another one
+            await ended(pid)
+        while sleeping := sleepers(seconds):
+            await ended(sleeping[0])
+
+
+async def ended(pid: int) -> None:
+    try:
+        exit_ = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        await wait_readable(exit_)
+    finally:
+        os.close(exit_)
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ async def test_what_a_rollout_leaves_running_ends_with_it_and_its_worker_goes_on
         async with pool("limits", run) as executor:
             first = await roll_out(executor, seconds)
             second = await roll_out(executor, seconds)
-            await gone(seconds)
+            await gone(seconds, first.output[1], second.output[1])
     assert first.output[0] == second.output[0]
 
 
@@ -99,7 +104,7 @@ async def test_where_nothing_is_confined_it_may_stay_and_ends_with_the_worker(se
             _, child = (await roll_out(executor, seconds)).output
             await roll_out(executor, seconds)
             assert child in sleepers(seconds)
-        await gone(seconds)
+        await gone(seconds, child)
 
 
 @pytest.mark.parametrize("level", ["limits", "landlock", "bubblewrap"])

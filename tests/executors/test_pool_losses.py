@@ -1,0 +1,426 @@
+"""What a pool decides, sentence by sentence: deaths, failed starts, deadlines."""
+
+from __future__ import annotations
+
+import math
+
+from pool_play import QUICK, SLOW, Play, quick, staffed, starts
+
+from adescent.executors.pool_rules import (
+    GiveUp,
+    Kill,
+    PoolLimits,
+    Retire,
+    Send,
+    Start,
+)
+
+# Deaths ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_worker_is_replaced_at_once_even_if_nothing_waits() -> None:
+    play = staffed(PoolLimits(2))
+    play.die(1)
+    assert play.take() == [Start(3, "a")]
+    assert play.rules.statistics().workers_lost == 1
+
+
+def test_all_workers_lost_at_once_are_replaced_and_their_leases_served() -> None:
+    play = staffed(PoolLimits(3))
+    leases = play.submit_many(6)
+    play.silently()
+    for worker in (1, 2, 3):
+        play.die(worker)
+    assert starts(play.take()) == ["a", "a", "a"]
+    play.ready(4, 5, 6)
+    assert sorted(lease.worker for lease in leases) == [0, 0, 0, 4, 5, 6]
+    assert [len(lease.deaths) for lease in leases] == [1, 1, 1, 0, 0, 0]
+    assert [bool(lease.worker) for lease in leases] == [True, True, True, False, False, False]
+
+
+def test_a_death_does_not_make_a_pool_larger_than_it_was() -> None:
+    play = Play(PoolLimits(8))
+    play.submit()
+    play.ready(1)
+    play.silently()
+    play.die(1)
+    assert starts(play.take()) == ["a"]
+
+
+def test_what_had_begun_has_seen_a_death_and_goes_out_first() -> None:
+    play = staffed(PoolLimits(1))
+    victim, waiting = play.submit_many(2)
+    play.die(1, "SIGKILL")
+    assert (victim.deaths, victim.attempt, victim.worker) == (["SIGKILL"], 1, 0)
+    play.ready(2)
+    assert (victim.worker, waiting.worker) == (2, 0)
+    assert play.rules.statistics().redispatched == 1
+
+
+def test_what_had_not_begun_goes_back_without_a_death_and_in_order() -> None:
+    play = quick(PoolLimits(1))
+    begun, *held = play.submit_many(4)
+    waiting = play.submit()
+    play.die(1)
+    assert [len(lease.deaths) for lease in (begun, *held)] == [1, 0, 0, 0]
+    play.ready(2)
+    play.silently()
+    play.answer(begun, seconds=QUICK)
+    assert [each.lease for each in play.take() if isinstance(each, Send)] == [*held, waiting]
+
+
+def test_what_comes_next_in_a_worker_has_begun_once_the_one_before_was_answered() -> None:
+    play = quick(PoolLimits(1))
+    first, second, third = play.submit_many(3)
+    play.answer(first, seconds=QUICK)
+    play.die(1)
+    assert (len(second.deaths), len(third.deaths)) == (1, 0)
+
+
+def test_of_several_in_flight_all_have_begun() -> None:
+    play = quick(PoolLimits(1, in_flight=3))
+    leases = play.submit_many(4)
+    play.die(1)
+    assert [len(lease.deaths) for lease in leases] == [1, 1, 1, 0]
+
+
+def test_a_lease_is_given_up_after_its_last_redispatch() -> None:
+    play = Play(PoolLimits(1, redispatches=2))
+    lease = play.submit()
+    for worker, reason in enumerate(("SIGSEGV", "SIGKILL", "exit 42"), start=1):
+        play.ready(worker)
+        play.silently()
+        play.die(worker, reason)
+    assert play.take() == [GiveUp(lease, "deaths"), Start(4, "a")]
+    assert (lease.deaths, lease.attempt) == (["SIGSEGV", "SIGKILL", "exit 42"], 3)
+
+
+def test_without_redispatches_the_first_death_is_the_last() -> None:
+    play = staffed(PoolLimits(1, redispatches=0))
+    lease = play.submit()
+    play.silently()
+    play.die(1)
+    assert play.take() == [GiveUp(lease, "deaths"), Start(2, "a")]
+
+
+def test_suspects_run_one_after_the_other_and_alone_while_others_go_on_beside_them() -> None:
+    play = staffed(PoolLimits(2, in_flight=3))
+    leases = play.submit_many(6)
+    more = play.submit_many(3)
+    play.die(1)
+    play.ready(3)
+    suspects = [lease for lease in leases if lease.deaths]
+    assert [lease.worker for lease in suspects] == [3, 0, 0]
+    play.answer(next(lease for lease in leases if lease.worker == 2))
+    assert [lease.worker for lease in more] == [2, 0, 0]
+    play.answer(suspects[0])
+    assert [lease.worker for lease in suspects] == [0, 3, 0]
+
+
+def test_a_suspect_is_not_put_beside_others_though_there_is_room() -> None:
+    play = staffed(PoolLimits(2, in_flight=3, start_failures=1))
+    leases = play.submit_many(3)
+    play.die(2)
+    play.die(3, "exit 1")
+    play.die(4, "exit 1")
+    assert [lease.worker for lease in leases] == [1, 0, 1]
+    play.answer(leases[0], leases[2])
+    assert leases[1].worker == 1
+
+
+def test_nothing_is_held_behind_a_suspect() -> None:
+    play = quick(PoolLimits(1))
+    suspect, other = play.submit_many(2)
+    play.die(1)
+    play.ready(2)
+    assert (suspect.worker, other.worker) == (2, 0)
+    play.answer(suspect, seconds=QUICK)
+    assert [other.worker, *(lease.worker for lease in play.submit_many(2))] == [2, 2, 2]
+
+
+def test_those_beside_a_poisoned_one_are_cleared() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    poison, *others = play.submit_many(3)
+    play.die(1)
+    for worker in (2, 3):
+        play.ready(worker)
+        assert (poison.worker, [lease.worker for lease in others]) == (worker, [0, 0])
+        play.die(worker)
+    assert GiveUp(poison, "deaths") in play.take()
+    play.ready(4)
+    play.answer(others[0])
+    play.answer(others[1])
+    assert [lease.deaths for lease in others] == [["SIGSEGV"], ["SIGSEGV"]]
+
+
+def test_a_suspect_gets_a_worker_to_itself_though_all_the_others_are_always_fed() -> None:
+    play = staffed(PoolLimits(2, in_flight=3, start_failures=1))
+    leases = play.submit_many(6)
+    play.submit_many(20)
+    suspects = leases[0:6:2]
+    play.die(1)
+    for worker in (3, 4):
+        play.die(worker, "exit 1")  # none comes up to replace it
+    assert all(lease.deaths for lease in suspects)
+    for lease in leases[1:6:2]:
+        assert suspects[0].worker == 0
+        play.answer(lease)
+        play.silently()
+    assert suspects[0].worker == 2
+
+
+# Failed starts --------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_leases_are_given_up_when_starts_keep_failing() -> None:
+    play = Play(PoolLimits(1, spares=1, start_failures=2))
+    leases = play.submit_many(2)
+    for worker in (1, 2, 3, 4):
+        assert not any(isinstance(each, GiveUp) for each in play.take())
+        play.die(worker, "exit 1")
+    started_before = play.rules.statistics().starting
+    play.die(5, "exit 1")
+    assert play.take() == [GiveUp(lease, "not ready") for lease in leases]
+    assert (started_before, play.rules.statistics().starting) == (1, 0)
+
+
+def test_the_next_lease_brings_a_new_and_smaller_budget() -> None:
+    play = Play(PoolLimits(2, start_failures=2))
+    play.submit()
+    for worker in (1, 2, 3, 4):
+        play.die(worker, "exit 1")
+    play.silently()
+    lease = play.submit()
+    assert play.take() == [Start(5, "a")]
+    play.die(5, "exit 1")
+    assert play.take() == [Start(6, "a")]
+    play.die(6, "exit 1")
+    assert play.take() == [GiveUp(lease, "not ready")]
+
+
+def test_an_answer_ends_the_row_of_failures() -> None:
+    play = Play(PoolLimits(1, start_failures=2))
+    lease = play.submit()
+    play.die(1, "exit 1")
+    play.ready(2)
+    play.answer(lease)
+    play.die(2)
+    play.die(3, "exit 1")
+    play.silently()
+    play.submit()
+    play.die(4, "exit 1")
+    assert [type(each) for each in play.take()] == [GiveUp]
+
+
+def test_one_that_is_ready_and_dies_before_its_first_lease_is_a_failed_start() -> None:
+    play = Play(PoolLimits(1, spares=1, start_failures=1))
+    play.rules.open("a", play.now)
+    play.ready(1)
+    play.die(1)
+    assert starts(play.take()) == ["a", "a"]
+    play.ready(2)
+    play.die(2)
+    assert play.take() == []
+
+
+def test_one_that_dies_idle_after_its_first_lease_is_none() -> None:
+    play = Play(PoolLimits(1, start_failures=1))
+    for worker in range(1, 6):
+        lease = play.submit()
+        play.ready(worker)
+        play.answer(lease)
+        play.silently()
+        play.die(worker)
+        assert play.take() == [Start(worker + 1, "a")]
+
+
+def test_a_start_that_takes_too_long_fails() -> None:
+    play = Play(PoolLimits(1, start_timeout=30.0, start_failures=1))
+    lease = play.submit()
+    play.silently()
+    assert play.rules.next_deadline() == play.now + 30.0
+    play.wait(30.0)
+    assert play.take() == [Kill(1, "not ready within 30 s"), GiveUp(lease, "not ready")]
+    play.ready(1)
+    play.die(1)
+    assert play.take() == []
+
+
+def test_failing_starts_of_one_fingerprint_take_nothing_from_another() -> None:
+    play = Play(PoolLimits(2, start_failures=1))
+    broken, sound = play.submit("a"), play.submit("b")
+    play.ready(2)
+    play.die(1, "exit 1")
+    play.answer(sound)
+    play.die(3, "exit 1")
+    assert GiveUp(broken, "not ready") in play.take()
+    assert play.submit("b").worker == 2
+
+
+def test_leases_wait_for_a_busy_worker_though_no_other_can_be_started() -> None:
+    play = Play(PoolLimits(2, start_failures=1))
+    first, second = play.submit_many(2)
+    play.ready(1)
+    play.die(2, "exit 1")
+    play.die(3, "exit 1")
+    assert starts(play.take()) == ["a", "a", "a"]
+    play.answer(first)
+    assert second.worker == 1
+
+
+def test_a_suspect_is_given_up_when_no_worker_can_be_started_for_it() -> None:
+    play = Play(PoolLimits(1, start_failures=1))
+    lease = play.submit()
+    play.ready(1)
+    play.die(1)
+    play.silently()
+    play.die(2, "exit 1")
+    assert play.take() == [GiveUp(lease, "not ready")]
+
+
+# Deadlines ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_takes_too_long_is_given_up_with_its_worker() -> None:
+    play = staffed(PoolLimits(1))
+    lease, waiting = play.submit(timeout=2.0), play.submit()
+    play.silently()
+    play.wait(1.9)
+    assert play.take() == []
+    play.wait(0.2)
+    assert play.take() == [GiveUp(lease, "timeout"), Kill(1, "no answer within 2 s"), Start(2, "a")]
+    assert (lease.deaths, lease.attempt) == (["no answer within 2 s"], 0)
+    assert play.rules.answered(1, 2, SLOW, play.now) is None
+    assert play.rules.statistics().duplicates_dropped == 1
+    play.die(1, "SIGKILL")
+    assert play.take() == []
+    play.ready(2)
+    assert waiting.worker == 2
+
+
+def test_the_time_of_a_lease_begins_when_the_one_before_it_was_answered() -> None:
+    play = quick(PoolLimits(1))
+    first, second = play.submit(timeout=2.0), play.submit(timeout=2.0)
+    play.wait(1.5)
+    play.answer(first)
+    play.wait(1.5)
+    assert second.worker == 1
+    play.silently()
+    play.wait(0.6)
+    assert GiveUp(second, "timeout") in play.take()
+
+
+def test_others_of_a_worker_that_is_killed_for_one_go_back_without_a_death() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    slow, begun, also = play.submit(timeout=1.0), play.submit(timeout=5.0), play.submit()
+    play.wait(1.0)
+    play.die(1, "SIGKILL")
+    assert GiveUp(slow, "timeout") in play.take()
+    assert (begun.deaths, also.deaths) == ([], [])
+    play.ready(2)
+    assert (begun.worker, also.worker) == (2, 2)
+
+
+def test_an_answer_between_the_kill_and_the_end_still_counts() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    play.submit(timeout=1.0)
+    other = play.submit()
+    play.wait(1.0)
+    play.answer(other)
+    play.silently()
+    play.die(1)
+    assert play.take() == []
+    assert play.rules.statistics().redispatched == 0
+
+
+def test_what_is_held_behind_a_late_answer_of_a_killed_worker_has_not_begun() -> None:
+    play = quick(PoolLimits(1, hang_timeout=10.0))
+    silent, held = play.submit_many(2)
+    play.wait(10.0)
+    play.answer(silent)
+    play.die(1)
+    assert held.deaths == []
+
+
+def test_a_killed_worker_is_not_retired_when_it_answers_late() -> None:
+    play = Play(PoolLimits(1, hang_timeout=10.0, max_tasks=1))
+    lease = play.submit()
+    play.ready(1)
+    play.wait(10.0)
+    play.silently()
+    play.answer(lease)
+    assert play.take() == []
+
+
+def test_a_lease_that_used_up_its_processor_time_is_given_up() -> None:
+    play = quick(PoolLimits(1))
+    lease, held = play.submit_many(2)
+    play.silently()
+    play.die(1, "SIGXCPU", cpu=True)
+    assert play.take() == [GiveUp(lease, "cpu"), Start(2, "a")]
+    assert (lease.deaths, lease.attempt, held.deaths) == (["SIGXCPU"], 0, [])
+
+
+def test_of_several_nobody_knows_which_one_used_up_the_processor_time() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    leases = play.submit_many(2)
+    play.silently()
+    play.die(1, "SIGXCPU", cpu=True)
+    assert play.take() == [Start(2, "a")]
+    assert [lease.deaths for lease in leases] == [["SIGXCPU"], ["SIGXCPU"]]
+
+
+def test_a_worker_without_a_word_is_killed_and_its_lease_has_seen_a_death() -> None:
+    play = staffed(PoolLimits(1, hang_timeout=10.0))
+    play.wait(50.0)
+    lease = play.submit()
+    play.silently()
+    play.wait(9.0)
+    play.rules.heard(1, play.now)
+    play.wait(9.0)
+    assert play.take() == []
+    play.wait(1.0)
+    assert play.take() == [Kill(1, "not a word within 10 s"), Start(2, "a")]
+    play.die(1, "SIGKILL")
+    assert lease.deaths == ["not a word within 10 s"], "why, and not how"
+    play.ready(2)
+    assert lease.worker == 2
+
+
+def test_an_idle_worker_may_be_silent() -> None:
+    play = staffed(PoolLimits(1, hang_timeout=10.0))
+    play.wait(50.0)
+    assert play.take() == []
+    assert play.rules.next_deadline() == math.inf
+
+
+def test_an_answer_is_a_word() -> None:
+    play = staffed(PoolLimits(1, hang_timeout=10.0, in_flight=2))
+    first, second = play.submit_many(2)
+    play.wait(8.0)
+    play.answer(first)
+    play.silently()
+    play.wait(8.0)
+    assert play.take() == []
+    assert second.worker == 1
+
+
+def test_who_broke_the_protocol_is_killed_and_replaced() -> None:
+    play = staffed(PoolLimits(1))
+    lease = play.submit()
+    play.silently()
+    play.rules.broke(1, "garbage", play.now)
+    assert play.take() == [Kill(1, "garbage"), Start(2, "a")]
+    play.rules.broke(1, "more garbage", play.now)
+    play.die(1, "SIGKILL")
+    assert play.take() == []
+    assert lease.deaths == ["garbage"]
+    assert play.rules.statistics().workers_lost == 1
+
+
+def test_who_was_told_to_end_may_close_its_pipe() -> None:
+    play = staffed(PoolLimits(1))
+    play.submit("b")
+    assert play.take() == [Retire(1), Start(2, "b")]
+    play.rules.broke(1, "closed its pipe", play.now)
+    assert play.take() == []
