@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import _hostile_machine
-import _hostile_processes
-import _hostile_scores
-import _hostile_secrets
-from _hostile_calls import call_myself
-from _hostile_secrets import SECRET
-
+import _hostile.machine
+import _hostile.processes
+import _hostile.reading
+import _hostile.scoring  # noqa: F401 - importing them is what registers their techniques
+from _hostile.calls import call_myself
+from _hostile.technique import TECHNIQUES, Given
 from adescent.tasks import Task
 
 LONGEST = 20_000
@@ -32,25 +31,24 @@ MISTAKES = (NameError, TypeError, AttributeError, LookupError, AssertionError, I
 
 def attack(rendered: str, task: Task) -> dict[str, Any]:
     """The candidate's ``run``: what came of each technique."""
-    given: dict[str, Any] = json.loads(task.prompt)
+    given: Given = json.loads(task.prompt)
     if given["attempt"] in ("neighbour", "next"):
         return {"answer": "a guess", **globals()[f"be_the_{given['attempt']}"](given)}
     return {"answer": "a guess", "tried": dict(outcomes({**given, "task": task, "rendered": rendered}))}
 
 
-def outcomes(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def outcomes(given: Given) -> Iterator[tuple[str, str]]:
     """By technique: what it returned, or an exclamation mark and why not."""
-    for module in (_hostile_secrets, _hostile_scores, _hostile_processes, _hostile_machine):
-        for technique in module.TECHNIQUES.get(given["attempt"], ()):
-            try:
-                yield technique.__name__, str(technique(given))[:LONGEST]
-            except MISTAKES as error:
-                yield technique.__name__, f"!! {type(error).__name__}: {error}"
-            except Exception as error:  # noqa: BLE001 - what stopped it is what is asked for
-                yield technique.__name__, f"! {type(error).__name__}: {error}"
+    for technique in TECHNIQUES[given["attempt"]]:
+        try:
+            yield technique.__name__, str(technique(given))[:LONGEST]
+        except MISTAKES as error:
+            yield technique.__name__, f"!! {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - what stopped it is what is asked for
+            yield technique.__name__, f"! {type(error).__name__}: {error}"
 
 
-def be_the_neighbour(given: dict[str, Any]) -> dict[str, Any]:
+def be_the_neighbour(given: Given) -> dict[str, Any]:
     """An honest rollout beside the hostile one: it keeps something in its workspace until it is told to end."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     mine = Path("mine.txt")
@@ -60,7 +58,7 @@ def be_the_neighbour(given: dict[str, Any]) -> dict[str, Any]:
     return {"kept": mine.read_text()}
 
 
-def be_the_next(given: dict[str, Any]) -> dict[str, Any]:
+def be_the_next(given: Given) -> dict[str, Any]:
     """An honest rollout after the hostile one: which files of others does it find?"""
     places = {Path.cwd(), *(Path(os.environ.get(name, "/nowhere")) for name in ("HOME", "TMPDIR"))}
     named = [path for place in places for path in _inside(place)]
@@ -80,6 +78,3 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-__all__ = ["SECRET", "attack"]

@@ -5,11 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-PTRACE_POKEDATA, PTRACE_ATTACH, PTRACE_DETACH = 5, 16, 17
+PTRACE_POKEDATA, PTRACE_SINGLESTEP, PTRACE_GETREGS, PTRACE_SETREGS = 5, 9, 12, 13
+PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE = 16, 17, 0x4206
+WALL = 0x40000000
+REGISTERS, RAX, RSI, RDI, ORIG_RAX, RIP = 27, 10, 13, 14, 15, 16
+SYSCALL_BYTES = 2
+"""The registers of x86-64 as a debugger sees them, and the length of the instruction of a system call."""
 PR_SET_NAME = 15
 IPC_CREAT = 0o1000
 PIDFD_GETFD = 438
@@ -60,15 +67,38 @@ def vm_write(pid: int, address: int, data: bytes) -> None:
     checked(LIBC.process_vm_writev(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0))
 
 
-def poke(pid: int, address: int, word: bytes) -> None:
-    """Attach as a debugger does and write eight bytes."""
+@contextmanager
+def attached(pid: int) -> Iterator[None]:
+    """Be a process's debugger, with it stopped."""
     checked(LIBC.ptrace(PTRACE_ATTACH, pid, 0, 0))
-    os.waitpid(pid, 0x40000000)  # __WALL
     try:
-        data = ctypes.c_long(int.from_bytes(word, "little", signed=True))
-        checked(LIBC.ptrace(PTRACE_POKEDATA, pid, ctypes.c_void_p(address), data))
+        os.waitpid(pid, WALL)
+        yield
     finally:
         LIBC.ptrace(PTRACE_DETACH, pid, 0, 0)
+
+
+def poke(pid: int, address: int, word: bytes) -> None:
+    """Write eight bytes, as a debugger does."""
+    with attached(pid):
+        data = ctypes.c_long(int.from_bytes(word, "little", signed=True))
+        checked(LIBC.ptrace(PTRACE_POKEDATA, pid, ctypes.c_void_p(address), data))
+
+
+def have_it_call(pid: int, *calls: tuple[int, int, int]) -> None:
+    """Have a process that waits in a system call make others first: number and two arguments each (x86-64)."""
+    with attached(pid):
+        before = (ctypes.c_ulong * REGISTERS)()
+        checked(LIBC.ptrace(PTRACE_GETREGS, pid, 0, before))
+        waiting = (before[ORIG_RAX], before[RDI], before[RSI])
+        for last, (number, first, second) in enumerate([*calls, waiting], 1 - len(calls) - 1):
+            registers = (ctypes.c_ulong * REGISTERS)(*before)
+            registers[RAX], registers[RDI], registers[RSI] = number, first, second
+            registers[ORIG_RAX], registers[RIP] = 2**64 - 1, before[RIP] - SYSCALL_BYTES
+            checked(LIBC.ptrace(PTRACE_SETREGS, pid, 0, registers))
+            if last:
+                checked(LIBC.ptrace(PTRACE_SINGLESTEP, pid, 0, 0))
+                os.waitpid(pid, WALL)
 
 
 def copy_of_descriptor(pid: int, number: int) -> int:
@@ -82,8 +112,7 @@ def copy_of_descriptor(pid: int, number: int) -> int:
 
 def handle_of(path: str) -> str:
     """A file's handle as hexadecimal digits: who may open handles needs no way to the file."""
-    handle = ctypes.create_string_buffer(8 + LARGEST_HANDLE)
-    handle[:4] = LARGEST_HANDLE.to_bytes(4, "little")
+    handle = ctypes.create_string_buffer(LARGEST_HANDLE.to_bytes(4, "little"), 8 + LARGEST_HANDLE)
     mount = ctypes.c_int()
     checked(LIBC.syscall(NAME_TO_HANDLE, -100, os.fsencode(path), handle, ctypes.byref(mount), 0))
     return bytes(handle).hex()
