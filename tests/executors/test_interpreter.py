@@ -192,7 +192,7 @@ ENDINGS = [
     pytest.param("while hear(): pass", "exited with code 0", id="asked"),
     pytest.param("signal.pause()", "killed by SIGTERM", id="told", marks=pytest.mark.mainly("asyncio")),
     pytest.param(DEAF, "killed by SIGKILL", id="made", marks=pytest.mark.mainly("trio")),
-    pytest.param(STOPPED, "killed by SIGKILL", id="stopped", marks=pytest.mark.mainly("asyncio")),
+    pytest.param(STOPPED, "killed by SIGKILL", id="stopped", marks=pytest.mark.slow),
 ]
 
 

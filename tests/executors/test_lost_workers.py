@@ -128,14 +128,14 @@ async def test_all_else_is_done_though_one_worker_after_the_other_is_killed() ->
 
 @pytest.mark.mainly("asyncio")
 async def test_two_that_hang_on_two_workers_do_not_keep_sixty_from_being_done(line: Any) -> None:
-    executor = ProcessExecutor(2, hang_timeout=0.7)
+    executor = ProcessExecutor(2, hang_timeout=0.6)
     specs = [RolloutSpec("hang", Task("t", line.path)) for _ in range(2)] + [RolloutSpec("", Task("t", ""))] * 60
     with anyio.fail_after(BOUND):
         async with executor.attach_actors(actors("hanging")) as view:
             hung, *done = await collect_rollouts(view, specs, concurrency=62)
             results = [hung, *done]
     assert [result.kind for result in results] == ["infrastructure"] * 2 + ["ok"] * 60
-    assert [result.deaths for result in results[:2]] == [("not a word within 0.7 s",) * 3] * 2
+    assert [result.deaths for result in results[:2]] == [("not a word within 0.6 s",) * 3] * 2
     assert executor.counters()["workers_lost"] == 6
 
 

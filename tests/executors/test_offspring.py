@@ -107,7 +107,7 @@ async def test_where_nothing_is_confined_it_may_stay_and_ends_with_the_worker(se
         await gone(seconds, child)
 
 
-@pytest.mark.parametrize("level", ["limits", "landlock", "bubblewrap"])
+@pytest.mark.parametrize("level", ["limits", pytest.param("landlock", marks=pytest.mark.slow), "bubblewrap"])
 async def test_what_becomes_a_daemon_is_stopped_by_namespaces_only(seconds: str, level: Any) -> None:
     if reach(SandboxSpec(level=level)) != level:
         pytest.skip(f"{level} cannot be had on this machine")
