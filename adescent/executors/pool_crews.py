@@ -35,13 +35,15 @@ class State(Enum):
 class Sending:
     """One lease in one worker; without ``lease`` nobody waits for its answer, but its worker is still at it.
 
-    ``begun_at`` is None behind others that come first. After ``deadline`` the worker is to be killed.
+    ``begun_at`` is None behind others that come first. After ``deadline`` the worker is to be killed; a ``warned`` one
+    has had its time, and its worker has been told to stop it.
     """
 
     number: int
     lease: Lease | None
     begun_at: float | None = None
     deadline: float = math.inf
+    warned: bool = False
 
 
 @define(eq=False)

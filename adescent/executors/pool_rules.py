@@ -133,7 +133,11 @@ class PoolRules:
         if sending is None:
             return None
         found.crew.learn_pace(seconds, self.limits)
-        lease = self._roster.remove(found, sending)
+        lease: Lease | None = None
+        if sending.warned:  # that it still listens shows who was late: this one, and not something beside it
+            self._end_late(found, sending)
+        else:
+            lease = self._roster.remove(found, sending)
         self._go_on(found, now)
         return lease
 
@@ -216,7 +220,7 @@ class PoolRules:
                 self._begin_next(worker, now)
             elif worker.spent(self.limits):
                 self._roster.recycle(worker)
-        if worker.sendings and len(self._roster.crews) == 1:
+        if worker.sendings:
             self._staffing.feed(worker, now)
         else:
             self._arrange(now)
@@ -238,7 +242,6 @@ class PoolRules:
             roster.expect(sending, now + grace)
         else:
             roster.recall(worker, sending)
-            worker.spared = True
             roster.kill(worker, "its lease was cancelled")
 
     def _grace(self, worker: Worker) -> float:
@@ -254,28 +257,45 @@ class PoolRules:
         if worker.state is State.STARTING:
             self._condemn(worker, f"not ready within {limits.start_timeout:g} s")
         elif late := [sending for sending in worker.sendings.values() if sending.deadline <= now]:
-            self._stop(worker, late)
+            self._stop(worker, late, now)
         elif worker.withdrawn_until() <= now:
-            self._stop(worker, [])
-        elif limits.hang_timeout is not None and worker.last_word + limits.hang_timeout <= now:
+            self._stop_alone(worker, [])
+        else:
             self._condemn(worker, f"not a word within {limits.hang_timeout:g} s")
 
-    def _stop(self, worker: Worker, late: list[Sending]) -> None:
-        """The worker is killed for these, and for nothing else that it has."""
+    def _stop(self, worker: Worker, late: list[Sending], now: float) -> None:
+        """The worker is killed for these, and for nothing else it has, unless something beside them may hold it up."""
+        waited_for = [sending for sending in late if sending.lease is not None]
+        if waited_for and self.limits.in_flight > 1 and len(worker.sendings) > 1:
+            self._stop_beside_others(worker, waited_for, now)
+        else:
+            self._stop_alone(worker, late)
+
+    def _stop_beside_others(self, worker: Worker, late: list[Sending], now: float) -> None:
+        """Tell the worker first. If it does not listen, it may be held up by any of those that it has begun."""
+        if any(sending.warned for sending in late):
+            self._condemn(worker, "no answer in time, nor to being told to stop")
+            return
+        for sending in late:
+            sending.warned = True
+            self._roster.expect(sending, now + CANCEL_GRACE_SECONDS)
+            self._roster.instructions.append(Withdraw(worker.number, sending.number))
+
+    def _stop_alone(self, worker: Worker, late: list[Sending]) -> None:
         worker.spared = True
         timeouts = [sending.lease.timeout for sending in late if sending.lease is not None]
         reason = f"no answer within {timeouts[0]:g} s" if timeouts else "a withdrawn lease went on"
         for sending in late:
-            if sending.lease is None or not self._pardons(worker, sending, sending.lease):
+            lease = sending.lease
+            if lease is not None and not self._pardons(worker, sending, lease):
                 self._end_late(worker, sending)
         if timeouts:
             self._lose(worker, reason)
         self._roster.kill(worker, reason)
 
     def _end_late(self, worker: Worker, sending: Sending) -> None:
-        if sending.lease is None:
-            self._roster.recall(worker, sending)
-        elif lease := self._roster.remove(worker, sending):
+        lease = self._roster.remove(worker, sending)
+        if lease is not None:
             lease.deaths.append(f"no answer within {lease.timeout:g} s")
             self._roster.give_up(lease, "timeout")
 

@@ -13,6 +13,7 @@ from adescent.executors.pool_rules import (
     Retire,
     Send,
     Start,
+    Withdraw,
 )
 
 # Deaths ---------------------------------------------------------------------------------------------------------------
@@ -310,27 +311,43 @@ def test_the_time_of_a_lease_begins_when_the_one_before_it_was_answered() -> Non
     assert GiveUp(second, "timeout") in play.take()
 
 
-def test_others_of_a_worker_that_is_killed_for_one_go_back_without_a_death() -> None:
+def test_one_that_is_late_beside_others_is_told_to_stop_and_they_go_on() -> None:
     play = staffed(PoolLimits(1, in_flight=3))
-    slow, begun, also = play.submit(timeout=1.0), play.submit(timeout=5.0), play.submit()
+    late, begun, also = play.submit(timeout=1.0), play.submit(timeout=5.0), play.submit()
+    play.silently()
     play.wait(1.0)
-    play.die(1, "SIGKILL")
-    assert GiveUp(slow, "timeout") in play.take()
+    assert play.take() == [Withdraw(1, late.number)]
+    assert play.rules.answered(1, late.number, 1.0, play.now) is None  # that it has stopped, or that it is done
+    assert play.take() == [GiveUp(late, "timeout")]
+    assert late.deaths == ["no answer within 1 s"]
     assert (begun.deaths, also.deaths) == ([], [])
+    play.answer(begun, also)
+
+
+def test_a_worker_that_is_not_even_told_to_stop_may_be_held_up_by_any_that_it_has_begun() -> None:
+    play = staffed(PoolLimits(1, in_flight=3))
+    late, begun, also = play.submit(timeout=1.0), play.submit(timeout=1.0), play.submit()
+    play.silently()
+    play.wait(1.5)
+    assert Kill(1, "no answer in time, nor to being told to stop") in play.take()
+    play.die(1, "SIGKILL")
+    assert [len(lease.deaths) for lease in (late, begun, also)] == [1, 1, 1]
     play.ready(2)
-    assert (begun.worker, also.worker) == (2, 2)
+    assert [lease.worker for lease in (late, begun, also)] == [2, 0, 0]  # each alone, so that they can be told apart
+    play.wait(1.0)
+    assert GiveUp(late, "timeout") in play.take()
 
 
 def test_an_answer_between_the_kill_and_the_end_still_counts() -> None:
     play = staffed(PoolLimits(1, in_flight=3))
     play.submit(timeout=1.0)
     other = play.submit()
-    play.wait(1.0)
+    play.wait(1.5)
     play.answer(other)
     play.silently()
     play.die(1)
     assert play.take() == []
-    assert play.rules.statistics().redispatched == 0
+    assert play.rules.statistics().redispatched == 1  # the one that was late
 
 
 def test_what_is_held_behind_a_late_answer_of_a_killed_worker_has_not_begun() -> None:
