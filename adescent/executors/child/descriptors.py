@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import signal
 
 __all__ = ["StandardDescriptors", "out_of_reach", "tie_to_parent"]
 
 OUT_OF_REACH = 200
-"""Descriptors from here on: those of a program that opens a few files, or tidies up the low ones, are below."""
+"""Descriptors from here on: those of a program that opens a few files, or tidies up the low ones, are below.
+
+Where no more than twice as many may be open, from half of those on."""
 
 
 def tie_to_parent() -> None:
@@ -66,4 +69,6 @@ def _identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def _moved(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, OUT_OF_REACH)
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = OUT_OF_REACH if most == resource.RLIM_INFINITY else min(OUT_OF_REACH, most // 2)
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -20,6 +21,17 @@ Start = Callable[..., Any]
 
 def test_it_says_that_it_is_ready_and_how_confined(spawn: Start) -> None:
     assert spawn().greet(level="limits") == Ready(VERSION, "limits")
+
+
+def test_few_descriptors_are_enough(start: Start) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+    try:
+        worker = start(level="limits")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    limit = "import resource as r; output = r.getrlimit(r.RLIMIT_NOFILE)[0]"
+    assert worker.output(1, limit) == 64
 
 
 @pytest.mark.parametrize(
