@@ -122,8 +122,12 @@ def _environment(room: Room, workspace: str | None) -> Mapping[str, str]:
 
 
 def _search_path() -> list[str]:
-    """The parent's ``sys.path``, made independent of the working directory."""
-    return [str(Path(entry).absolute()) for entry in sys.path]
+    """The parent's ``sys.path``, made independent of the working directory; names that are no text cannot be told."""
+    return [path for entry in sys.path if _is_text(path := str(Path(entry).absolute()))]
+
+
+def _is_text(path: str) -> bool:
+    return path.encode("utf-8", "replace").decode() == path
 
 
 def _found_before_start() -> list[str]:

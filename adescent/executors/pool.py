@@ -295,7 +295,8 @@ class Pool:
         await interpreter.attend(partial(self._hear, worker), partial(self._broke, worker))
         if not worker.gone:
             reason = worker.killed or worker.goodbye or interpreter.exit_words
-            self._bury(worker, reason, cpu=interpreter.ran_out_of_cpu_time and not worker.killed)
+            limited = any(order.job.cpu_seconds is not None for order in worker.flight.values())
+            self._bury(worker, reason, cpu=limited and interpreter.ran_out_of_cpu_time and not worker.killed)
         with move_on_after(CLEAR_SECONDS, shield=True):
             await self._launcher.clear(worker.launched)
         self._forget(worker)

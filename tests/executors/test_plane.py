@@ -214,3 +214,10 @@ async def test_spares_are_kept_for_the_first_sandbox_that_isolates(monkeypatch: 
             assert (await view.rollout(spec_of(sandbox=SandboxSpec(level="landlock")))).level == "landlock"
             # One that ran, a spare at the least, and one that scores.
             assert executor.statistics().workers_started >= 3
+
+
+async def test_a_directory_whose_name_is_no_text_is_left_out_of_a_workers_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/no/t\udcffext", *sys.path])
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1) as executor:
+            assert (await executor.attach_actors(actors("pid")).rollout(spec_of())).kind == "ok"
