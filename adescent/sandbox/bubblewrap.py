@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISDIR
 
+from adescent.sandbox import seccomp
 from adescent.sandbox.privileges import FIRST_UID, UIDS
 from adescent.sandbox.reading import NETWORK, SYSTEM, covering, interpreter_paths
 
@@ -62,6 +63,8 @@ def missing(*, network: bool) -> str:
     """What this machine lacks for the level, in words; empty when a trial has shown that it works."""
     if shutil.which("bwrap") is None:
         return INSTALL
+    if wanting := seccomp.missing():
+        return wanting
     with tempfile.TemporaryDirectory(prefix="adescent-trial-") as directory:
         outside, workspace = Path(directory, "outside"), Path(directory, "workspace")
         outside.touch()

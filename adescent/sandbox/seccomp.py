@@ -88,9 +88,11 @@ def filter_calls(*, families: Sequence[int]) -> None:
 
 def missing() -> str:
     """What this machine lacks for the filter, in words; empty when its system calls are known here."""
-    if sys.platform == "linux" and platform.machine() in _MACHINES:
+    bits = 8 * struct.calcsize("P")
+    if sys.platform == "linux" and platform.machine() in _MACHINES and bits == 64:
         return ""
-    return f"system calls are filtered on Linux only, on {', '.join(_MACHINES)}: this is {platform.machine()}."
+    known = ", ".join(_MACHINES)
+    return f"system calls are filtered on Linux only, on {known}: this is {platform.machine()}, with {bits} bits."
 
 
 def _instructions(machine: _Machine, families: Sequence[int]) -> list[_Instruction]:

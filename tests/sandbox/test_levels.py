@@ -160,3 +160,5 @@ def test_a_machine_whose_system_calls_are_not_known_is_named(monkeypatch: pytest
     assert "vax" in seccomp.missing()
     monkeypatch.setattr(landlock, "_abi", lambda: 7)
     assert "vax" in landlock.missing.__wrapped__()
+    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
+    assert "vax" in bubblewrap.missing.__wrapped__(network=False)
