@@ -75,8 +75,10 @@ class Worker:
     def begin(self) -> tuple[Rollout, Actors] | None:
         """Begin the rollout that has waited longest. None when it has ended with that: its actors cannot be had."""
         lease, (run, job, text) = self._waiting.popitem(last=False)
-        log = RolloutLog(lambda piece: self.channel.send(Log(lease, piece)), self._redactor.text)
-        rollout = self._under_way[lease] = Rollout(run, job, text, log, partial(self._keep, lease), self._reserve)
+        log = RolloutLog(lambda piece: self.channel.send(Log(lease, piece)), self._redactor)
+        keep = partial(self._keep, lease)
+        rollout = Rollout(run, job, text, log, keep, self._reserve, self._redactor.text)
+        self._under_way[lease] = rollout
         if self._limits_cpu or job.cpu_seconds is not None:
             self._limits_cpu = job.cpu_seconds is not None
             allow_cpu(job.cpu_seconds)
@@ -98,25 +100,35 @@ class Worker:
         return actors
 
     def end(self, rollout: Rollout, answer: Done | Failed) -> None:
-        """Send what the rollout came to, and leave the process to the next one as it was.
+        """Leave the process to the next rollout as it was, and send what this one came to.
 
-        Raises OSError when its directory or memory cannot be had as it was, or the parent is gone.
+        In that order, since the parent counts the seconds of the next one from the answer on. It is sent whatever
+        happens before. Raises OSError when directory or memory cannot be had as they were, or the parent is gone.
         """
         alone = len(self._under_way) == 1
         if alone:
             signal.alarm(0)  # one that this rollout has set would go off in another, or here
         rollout.log.close()
         try:
+            if alone:
+                self._clear_up()
+        finally:
+            self._answer(rollout, answer)
+            del self._under_way[rollout.run.lease]
+        if alone:
+            self._reserve.renew()  # there was need of it until the answer was sent
+
+    def _clear_up(self) -> None:
+        self._streams.restore()
+        if self._offspring:
+            self._offspring.end()  # before that of which it may make use
+        self._directory.restore()
+
+    def _answer(self, rollout: Rollout, answer: Done | Failed) -> None:
+        try:
             self.channel.send(self._redacted(answer))
         except WireError as error:
             self.channel.send(self._redacted(rollout.unsendable(error)))
-        del self._under_way[rollout.run.lease]
-        if alone:
-            self._streams.restore()
-            self._reserve.renew()
-            if self._offspring:
-                self._offspring.end()  # before that of which it may make use
-            self._directory.restore()
 
     def _named_by(self, run: Run) -> tuple[Job, str]:
         try:
@@ -143,5 +155,7 @@ class Worker:
             return answer
         text, output = self._redactor.text, self._redactor.json(answer.output)
         if isinstance(answer, Done):
-            return evolve(answer, output=output, feedback=text(answer.feedback))
-        return evolve(answer, output=output, message=text(answer.message), traceback=text(answer.traceback))
+            metrics = self._redactor.json(answer.metrics)
+            return evolve(answer, output=output, feedback=text(answer.feedback), metrics=metrics)
+        type_, message, trace = text(answer.type), text(answer.message), text(answer.traceback)
+        return evolve(answer, output=output, type=type_, message=message, traceback=trace)

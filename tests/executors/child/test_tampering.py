@@ -133,6 +133,12 @@ def test_its_workspace_is_empty_again(start: Start, code: str) -> None:
     assert found == [str(worker.workspace), ["written"]]
 
 
+def test_its_answer_comes_when_its_workspace_is_empty(start: Start) -> None:
+    worker = start(level="limits")
+    assert worker.output(1, "import os; [os.mkdir(str(number)) for number in range(2000)]; output = 1") == 1
+    assert os.listdir(worker.workspace) == []
+
+
 def test_a_workspace_that_is_made_to_look_untouched_is_emptied_all_the_same(start: Start) -> None:
     worker = start(level="limits")
     assert worker.output(1, "pass") is None
