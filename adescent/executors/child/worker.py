@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -24,6 +25,8 @@ from adescent.sandbox.redaction import Redactor
 
 __all__ = ["Worker"]
 
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
 
 class Worker:
     """Serves one parent. Whoever drives it has it hear messages, begins what waits, and ends what has begun."""
@@ -43,7 +46,7 @@ class Worker:
         self._resolvers: dict[tuple[str, ...], Resolver] = {}
         self._waiting: OrderedDict[int, tuple[Run, Job, str]] = OrderedDict()
         self._under_way: dict[int, Rollout] = {}
-        self._limits_cpu = False
+        self._cpu_limits = resource.getrlimit(resource.RLIMIT_CPU)
 
     def hear(self, messages: Iterable[Message]) -> None:
         """Take in what the parent said. Raises WireError for what a worker is not told."""
@@ -79,9 +82,8 @@ class Worker:
         keep = partial(self._keep, lease)
         rollout = Rollout(run, job, text, log, keep, self._reserve, self._redactor.text)
         self._under_way[lease] = rollout
-        if self._limits_cpu or job.cpu_seconds is not None:
-            self._limits_cpu = job.cpu_seconds is not None
-            allow_cpu(job.cpu_seconds)
+        if job.cpu_seconds is not None or resource.getrlimit(resource.RLIMIT_CPU) != self._cpu_limits:
+            allow_cpu(job.cpu_seconds)  # a rollout may have set a limit of its own
         actors = self._actors.get(job.number)
         if actors is None:
             found = self._made(rollout)
@@ -107,7 +109,8 @@ class Worker:
         """
         alone = len(self._under_way) == 1
         if alone:
-            signal.alarm(0)  # one that this rollout has set would go off in another, or here
+            for timer in TIMERS:  # one that this rollout has set would go off in another, or here
+                signal.setitimer(timer, 0)
         rollout.log.close()
         try:
             if alone:

@@ -96,9 +96,10 @@ def test_what_is_being_said_is_whole_though_a_signal_interrupts_and_its_handler_
     assert {message.text for message in said if isinstance(message, Log)} == {"rung\n"}
 
 
-def test_an_alarm_does_not_go_off_in_the_next_rollout(worker: Any) -> None:
-    assert worker.output(1, "import signal; signal.setitimer(signal.ITIMER_REAL, 60.0)") is None
-    assert worker.output(2, "import signal; output = signal.getitimer(signal.ITIMER_REAL)") == [0.0, 0.0]
+@pytest.mark.parametrize("timer", ["ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"])
+def test_an_alarm_does_not_go_off_in_the_next_rollout(patient: Any, timer: str) -> None:
+    assert patient.output(1, f"import signal; signal.setitimer(signal.{timer}, 60.0)") is None
+    assert patient.output(2, f"import signal; output = signal.getitimer(signal.{timer})") == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("what", ["fork", "multiprocessing"])
@@ -136,7 +137,7 @@ def test_its_workspace_is_empty_again(start: Start, code: str) -> None:
 def test_its_answer_comes_when_its_workspace_is_empty(start: Start) -> None:
     worker = start(level="limits")
     assert worker.output(1, "import os; [os.mkdir(str(number)) for number in range(2000)]; output = 1") == 1
-    assert os.listdir(worker.workspace) == []
+    assert list(worker.workspace.iterdir()) == []
 
 
 def test_a_workspace_that_is_made_to_look_untouched_is_emptied_all_the_same(start: Start) -> None:
@@ -185,6 +186,13 @@ def test_processor_time_without_a_limit_is_given_back(start: Start) -> None:
     first = worker.output(1, most)
     assert worker.output(2, most, limited) not in (first, -1)
     assert worker.output(3, most) == first
+
+
+def test_a_limit_on_processor_time_that_a_rollout_has_set_is_not_the_next_ones(worker: Any) -> None:
+    limits = "import resource as r; output = r.getrlimit(r.RLIMIT_CPU)"
+    first = worker.output(1, limits)
+    assert worker.output(2, f"{limits}; r.setrlimit(r.RLIMIT_CPU, (3600, output[1]))") == first
+    assert worker.output(3, limits) == first
 
 
 def test_it_is_told_apart_from_its_parent(worker: Any) -> None:
