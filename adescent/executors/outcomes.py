@@ -115,8 +115,12 @@ def _redacted(result: Result, room: Room) -> Result:
     return evolve(
         result,
         output=redact.json(result.output),
-        score=None if score is None else evolve(score, feedback=redact.text(score.feedback)),
-        error=None if error is None else evolve(error, message=redact.text(error.message)),
+        score=None
+        if score is None
+        else evolve(score, feedback=redact.text(score.feedback), metrics=redact.json(score.metrics)),
+        error=None
+        if error is None
+        else evolve(error, type=redact.text(error.type), message=redact.text(error.message)),
         traceback=redact.text(result.traceback),
         log=redact.text(result.log),
         deaths=tuple(map(redact.text, result.deaths)),

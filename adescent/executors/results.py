@@ -20,6 +20,10 @@ MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 8_192
 """Characters kept of a traceback: the last ones, since what was raised stands at the end."""
 
+MAX_REDACTED, MARGIN = 2**20, 2**18
+"""Characters of a longer text that are redacted before it is cut to size, and how many of those, next to where they
+were cut off, are then left out: a secret that was cut in two there was not found."""
+
 _HERE = str(Path(__file__).parent)
 _PASSING = (Transient, ConnectionError, TimeoutError)
 
@@ -49,25 +53,34 @@ def contained(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def failure_from(
-    error: BaseException, kind: FailureKind, stage: Literal["run", "reward", "propose", "worker"]
+    error: BaseException,
+    kind: FailureKind,
+    stage: Literal["run", "reward", "propose", "worker"],
+    redact: Callable[[str], str] | None = None,
 ) -> Failure:
-    """The record of what an actor raised; `ActorAborted` is seen through."""
+    """The record of what an actor raised; `ActorAborted` is seen through. Its message is redacted, then cut."""
     cause = error.error if isinstance(error, ActorAborted) else error
     return Failure(
-        kind, stage, type(cause).__name__, _words(cause), _is_passing(cause), _retry_after(cause), cause=cause
+        kind, stage, type(cause).__name__, _words(cause, redact), _is_passing(cause), _retry_after(cause), cause=cause
     )
 
 
-def traceback_of(error: BaseException) -> str:
-    """The text of its traceback from the actor's first frame on, and at most the last 8192 characters of that."""
+def traceback_of(error: BaseException, redact: Callable[[str], str] | None = None) -> str:
+    """The text of its traceback from the actor's first frame on, redacted; at most the last 8192 characters of that."""
     cause = error.error if isinstance(error, ActorAborted) else error
     frames = _beyond_us(cause.__traceback__)
-    return "".join(traceback.format_exception(type(cause), cause, frames))[-MAX_TRACEBACK:]
+    text = "".join(traceback.format_exception(type(cause), cause, frames))
+    if redact is not None:
+        text = redact(text) if len(text) <= MAX_REDACTED else redact(text[-MAX_REDACTED:])[MARGIN:]
+    return text[-MAX_TRACEBACK:]
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException, redact: Callable[[str], str] | None) -> str:
     try:
-        return str(error)[:MAX_MESSAGE]
+        text = str(error)
+        if redact is not None:
+            text = redact(text) if len(text) <= MAX_REDACTED else redact(text[:MAX_REDACTED])[:-MARGIN]
+        return text[:MAX_MESSAGE]
     except Exception as broken:  # noqa: BLE001 - an exception whose words fail is still a failure to report
         return f"(no message: its __str__ raised {type(broken).__name__})"
 

@@ -43,6 +43,15 @@ class Redactor:
     def __bool__(self) -> bool:
         return bool(self.values)
 
+    @property
+    def longest(self) -> int:
+        """The characters of the longest value; 0 when there is none."""
+        return len(self.values[0][0]) if self.values else 0
+
+    def boundary(self, text: str, at: int) -> int:
+        """The first place from ``at`` on where ``text`` can be cut without cutting a value in two."""
+        return next((stop for start, stop, _ in _merged(self._found(text)) if start < at < stop), at)
+
     def text(self, text: str) -> str:
         """``text`` without a character of any value: where several overlap, one label stands for them all."""
         if not any(value in text for value, _ in self.values):

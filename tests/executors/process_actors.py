@@ -218,6 +218,12 @@ def leaking_feedback(task: Task, output: object) -> Score:
     return Score(1.0, f"the token is {os.environ['API_TOKEN']}")
 
 
+def leaking_names(task: Task, output: object) -> Score:
+    if task.prompt == "raise":
+        raise type(os.environ["API_TOKEN"], (Exception,), {})
+    return Score(1.0, metrics={os.environ["API_TOKEN"]: 2.0})
+
+
 # How it ends ----------------------------------------------------------------------------------------------------------
 
 

@@ -361,6 +361,18 @@ async def test_variables_are_passed_by_name_and_their_values_come_back_nowhere(a
         assert TOKEN not in repr(result)
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("tokens")
+async def test_nor_in_the_names_of_metrics_and_exceptions(anyio_backend: Any) -> None:
+    executor = ProcessExecutor(1, sandbox=SandboxSpec(env=("API_TOKEN",)))
+    named, raised = await rolled_out(
+        executor, actors("threads", "leaking_names"), spec_of(), spec_of(task=Task("t2", "raise"))
+    )
+    assert named.score == Score(1.0, metrics={"«API_TOKEN»": 2.0})
+    assert failure_of(raised).type == "«API_TOKEN»"
+    assert TOKEN not in repr(named) + repr(raised)
+
+
 # Going on -------------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,21 @@ def test_messages_and_tracebacks_are_bounded_and_keep_what_matters() -> None:
     assert text.rstrip().endswith("the end")
 
 
+def redact(text: str) -> str:
+    return text.replace("0123456789" * 10, "«TOKEN»")
+
+
+def test_no_part_of_a_secret_is_at_a_cut_however_long_the_words_are() -> None:
+    secret = "0123456789" * 10
+    for words in ("m" * 1950 + secret, secret + "m" * 8150, secret * 100_001 + "0", "m" + secret * 100_001):
+        error = raised(ValueError(words))
+        message, trace = failure_from(error, "model", "run", redact).message, traceback_of(error, redact)
+        assert len(message) <= 2000
+        assert len(trace) <= 8192
+        assert "012345" not in message + trace
+        assert "456789" not in message + trace
+
+
 def test_a_traceback_names_the_line_that_raised() -> None:
     assert "raise error" in traceback_of(raised(ValueError("here")))
 

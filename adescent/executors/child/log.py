@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from adescent.executors.child.descriptors import StandardDescriptors
+from adescent.sandbox.redaction import Redactor
 
 __all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
 
@@ -30,16 +31,30 @@ PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
 
 
 class RolloutLog:
-    """The log of one rollout. ``send`` is given its pieces as they are due, each redacted by ``redact``."""
+    """The log of one rollout. ``send`` is given its pieces as they are due, redacted; none ends within a secret."""
 
-    __slots__ = ("_cut", "_lock", "_pending", "_redact", "_room", "_send", "_silent_from", "_tail", "closed")
+    __slots__ = (
+        "_cut",
+        "_head",
+        "_lock",
+        "_margin",
+        "_redactor",
+        "_room",
+        "_send",
+        "_sent",
+        "_silent_from",
+        "_tail",
+        "closed",
+    )
 
-    def __init__(self, send: Callable[[str], None], redact: Callable[[str], str]) -> None:
+    def __init__(self, send: Callable[[str], None], redactor: Redactor) -> None:
         self._send = send
-        self._redact = redact
+        self._redactor = redactor
+        self._margin = max(0, redactor.longest - 1)  # of a secret that is cut in two, at most so much is on one side
         self._lock = RLock()  # its threads print too, and handlers of signals in the middle of that
-        self._room = HEAD
-        self._pending = ""
+        self._room = HEAD + self._margin
+        self._head = ""
+        self._sent = 0
         self._tail = ""
         self._cut = 0
         self._silent_from = 0.0
@@ -56,28 +71,44 @@ class RolloutLog:
     def close(self) -> None:
         """Send what has not been sent. What is printed from now on is not of this rollout any more."""
         self.closed = True
-        if not self._pending and not self._tail:
+        if self._sent == len(self._head) and not self._tail:
             return
         with self._lock:
-            tail = self._redact(self._tail)
+            text, rest = self._end_of_head()
+            self._tail = rest + self._tail
+            if self._cut:  # it may begin with the rest of a secret
+                start = self._redactor.boundary(self._tail, self._margin)
+                self._cut, self._tail = self._cut + start, self._tail[start:]
+            tail = self._redactor.text(self._tail)
             cut = self._cut + max(0, len(tail) - TAIL)
-            text = self._redact(self._pending)
             text += f"\n[… {cut} characters left out …]\n{tail[-TAIL:]}" if cut else tail
-            self._pending = self._tail = ""
+            self._tail = ""
             self._send(text)
 
     def _write_head(self, text: str) -> str:
         """Send what is due of it. What there is no room for."""
-        self._pending += text[: self._room]
+        self._head += text[: self._room]
         rest = text[self._room :]
         self._room -= len(text) - len(rest)
-        end = self._pending.rfind("\n") + 1
-        if not self._room or len(self._pending) - end >= PIECE:
-            end = len(self._pending)
-        if end:
-            piece, self._pending = self._pending[:end], self._pending[end:]
-            self._send(self._redact(piece))
+        if not self._room:
+            piece, beyond = self._end_of_head()
+            self._send(piece)
+            return beyond + rest
+        end = self._head.rfind("\n", self._sent, HEAD) + 1
+        if min(len(self._head), HEAD) - max(end, self._sent) >= PIECE:
+            end = min(len(self._head), HEAD)
+        end = self._redactor.boundary(self._head, end)
+        if end > self._sent:
+            piece, self._sent = self._head[self._sent : end], end
+            self._send(self._redactor.text(piece))
         return rest
+
+    def _end_of_head(self) -> tuple[str, str]:
+        """What is still to be sent of it, redacted, and what came after it: so far that no secret lies across."""
+        end = max(self._sent, self._redactor.boundary(self._head, HEAD))
+        piece, beyond = self._head[self._sent : end], self._head[end:]
+        self._head, self._sent = "", 0
+        return self._redactor.text(piece), beyond
 
     def _write_tail(self, text: str) -> None:
         now = monotonic()
@@ -86,9 +117,10 @@ class RolloutLog:
             self._silent_from = now
         self._silent_from = self._silent_from or now
         self._tail += text
-        if len(self._tail) > 2 * KEPT:
-            self._cut += len(self._tail) - KEPT
-            self._tail = self._tail[-KEPT:]
+        kept = KEPT + self._margin
+        if len(self._tail) > 2 * kept:
+            self._cut += len(self._tail) - kept
+            self._tail = self._tail[-kept:]
 
 
 class _Routed(io.RawIOBase):

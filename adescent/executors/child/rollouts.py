@@ -55,13 +55,21 @@ class Actors:
 class Rollout:
     """A rollout that has begun. ``keep`` is given the states from which it says that it could go on.
 
-    ``stop`` ends it early where that is possible: where it waits, on a loop.
+    ``redact`` is applied to what is cut to size here. ``stop`` ends it early where that is possible: where it waits,
+    on a loop.
     """
 
-    __slots__ = ("_keep", "_reserve", "_started", "_text", "job", "log", "run", "stop")
+    __slots__ = ("_keep", "_redact", "_reserve", "_started", "_text", "job", "log", "run", "stop")
 
     def __init__(
-        self, run: Run, job: Job, text: str, log: RolloutLog, keep: Callable[[Any], None], reserve: Reserve
+        self,
+        run: Run,
+        job: Job,
+        text: str,
+        log: RolloutLog,
+        keep: Callable[[Any], None],
+        reserve: Reserve,
+        redact: Callable[[str], str],
     ) -> None:
         self.run = run
         self.job = job
@@ -70,6 +78,7 @@ class Rollout:
         self._text = text
         self._keep = keep
         self._reserve = reserve
+        self._redact = redact
         self._started = perf_counter()
 
     def actors(self, resolver: Resolver) -> Actors | Failed:
@@ -127,8 +136,8 @@ class Rollout:
             self._reserve.release()
         lease, seconds = self.run.lease, self._seconds()
         try:
-            failure = failure_from(error, kind, stage)
-            message, trace = spelled_out(failure.message), spelled_out(traceback_of(error))
+            failure = failure_from(error, kind, stage, self._redact)
+            message, trace = spelled_out(failure.message), spelled_out(traceback_of(error, self._redact))
         except BaseException:  # noqa: BLE001 - somebody else's __str__ may raise anything
             cause = error.error if isinstance(error, ActorAborted) else error
             return Failed(lease, seconds, kind, stage, type(cause).__name__, "(it raises when asked for its words)")

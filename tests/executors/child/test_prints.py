@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from adescent.executors.child import log as child_log
-from adescent.executors.wire import Done, Log
+from adescent.executors.wire import Done, Failed, Log
+from adescent.sandbox.redaction import Redactor
 
 Start = Callable[..., Any]
 HEAD = TAIL = 8 * 1024
@@ -136,6 +137,67 @@ def test_a_secret_across_the_cut_is_whole_when_it_is_looked_for(start: Start) ->
         assert not set("0123456789") & set(log.partition("left out …]\n")[2])
 
 
+SECRET = "0123456789" * 3
+SECRETIVE = Redactor(((SECRET, "«TOKEN»"),))
+
+
+def shown(writes: list[str], redactor: Redactor = SECRETIVE, *, closes: bool = True) -> str:
+    """What a parent makes of the pieces that it is sent."""
+    sent: list[str] = []
+    log = child_log.RolloutLog(sent.append, redactor)
+    for text in writes:
+        log.write(text)
+    if closes:
+        log.close()
+    return redactor.text("".join(sent))
+
+
+@pytest.mark.parametrize("shift", [1, 15, 29, 30])
+@pytest.mark.parametrize("after", [0, 1, 28, 20_000])
+@pytest.mark.parametrize("split", [0, 1, 20])
+def test_no_part_of_a_secret_across_the_end_of_the_beginning_is_sent(shift: int, after: int, split: int) -> None:
+    text = "x" * (HEAD - shift) + SECRET + "y" * after
+    at = HEAD - shift + split
+    log = shown([text[:at], text[at:]])
+    assert not set("0123456789") & set(log.partition("\n[…")[0] + log.partition("…]")[2])
+    assert log.count("«TOKEN»") == 1
+    assert log.startswith("x" * (HEAD - shift))
+
+
+@pytest.mark.parametrize("after", [0, 5, 20_000])
+def test_nor_when_the_worker_dies_upon_it_and_the_rest_is_had(after: int) -> None:
+    log = shown(["x" * (HEAD - 20) + SECRET + "y" * after], closes=False)
+    assert log == "x" * (HEAD - 20) + "«TOKEN»"
+
+
+def test_what_is_left_of_a_secret_at_the_start_of_the_kept_end_is_left_out() -> None:
+    log = shown(["z" * HEAD, *[SECRET * 100 + "0"] * 40])
+    assert set(log.partition("…]\n")[2]) <= set("«TOKEN»0")
+
+
+def test_a_secret_longer_than_what_is_kept_is_found() -> None:
+    secret = "s" + "0123456789" * 4_000
+    log = shown(["z" * 30_000 + secret + "z" * 30_000, secret, "z" * 50], Redactor(((secret, "«LONG»"),)))
+    assert not set("0123456789") & set(log.partition("\n[…")[0] + log.partition("…]\n")[2])
+    assert log.endswith("z" * 50)
+
+
+def test_what_is_said_of_a_failure_is_redacted_before_it_is_cut(start: Start) -> None:
+    worker = start({"TOKEN": SECRET}, secrets=["TOKEN"])
+    for lease, raised in enumerate(
+        (
+            "ValueError('m' * 1980 + token)",
+            f"ValueError(token + 'm' * ({TAIL} - 20))",
+            "type(token, (Exception,), {})()",
+        )
+    ):
+        answer, _ = worker.answer(lease, f"import os; token = os.environ['TOKEN']; raise {raised}")
+        assert isinstance(answer, Failed)
+        assert not set("0123456789") & set(answer.type + answer.message)
+        assert "0123" not in answer.traceback
+        assert "6789" not in answer.traceback
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_rollouts_side_by_side_have_a_log_each(start: Start, loop: str) -> None:
     worker = start(loop=loop)
@@ -177,7 +239,7 @@ def test_a_rollout_that_goes_on_printing_is_heard_of_when_its_log_is_full(monkey
     sent: list[str] = []
     now = 100.0
     monkeypatch.setattr(child_log, "monotonic", lambda: now)
-    log = child_log.RolloutLog(sent.append, lambda text: text)
+    log = child_log.RolloutLog(sent.append, Redactor())
     log.write("x" * HEAD)
     sent.clear()
     for now in (101.0, 101.5, 101.9, 102.0, 109.0):  # noqa: B007 - the clock looks at it
