@@ -56,6 +56,15 @@ def test_the_worker_of_a_begun_lease_that_is_cancelled_is_killed() -> None:
     assert play.rules.statistics().workers_lost == 0
 
 
+def test_it_is_killed_too_if_nobody_knows_how_long_leases_take() -> None:
+    play = Play(PoolLimits(1))
+    lease = play.submit()
+    play.ready(1)
+    play.silently()
+    play.cancel(lease)
+    assert play.take() == [Kill(1, "its lease was cancelled")]
+
+
 def test_it_is_let_end_where_leases_take_less_time_than_another_worker_would() -> None:
     play = quick(PoolLimits(1))
     lease, held = play.submit_many(2)

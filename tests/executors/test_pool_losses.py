@@ -311,6 +311,16 @@ def test_the_time_of_a_lease_begins_when_the_one_before_it_was_answered() -> Non
     assert GiveUp(second, "timeout") in play.take()
 
 
+def test_it_goes_on_when_one_that_was_sent_later_is_answered_first() -> None:
+    play = quick(PoolLimits(1))
+    first, second = play.submit(timeout=2.0), play.submit()
+    play.wait(1.5)
+    play.answer(second)
+    play.silently()
+    play.wait(0.5)
+    assert GiveUp(first, "timeout") in play.take()
+
+
 def test_one_that_is_late_beside_others_is_told_to_stop_and_they_go_on() -> None:
     play = staffed(PoolLimits(1, in_flight=3))
     late, begun, also = play.submit(timeout=1.0), play.submit(timeout=5.0), play.submit()
@@ -376,6 +386,17 @@ def test_a_lease_that_used_up_its_processor_time_is_given_up() -> None:
     play.die(1, "SIGXCPU", cpu=True)
     assert play.take() == [GiveUp(lease, "cpu"), Start(2, "a")]
     assert (lease.deaths, lease.attempt, held.deaths) == (["SIGXCPU"], 0, [])
+    play.ready(2)
+    assert (lease.worker, held.worker) == (0, 2)
+
+
+def test_how_a_killed_worker_ends_does_not_matter() -> None:
+    play = staffed(PoolLimits(1, hang_timeout=10.0))
+    lease = play.submit()
+    play.wait(10.0)
+    play.die(1, "SIGXCPU", cpu=True)
+    play.ready(2)
+    assert (lease.worker, lease.deaths) == (2, ["not a word within 10 s"])
 
 
 def test_of_several_nobody_knows_which_one_used_up_the_processor_time() -> None:
