@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
+from adescent.executors.child.copies import Original
 from adescent.executors.framing import FrameDecoder, frame
 from adescent.executors.wire import Message, decode, encode
 
@@ -18,10 +19,11 @@ FEW_BYTES, MANY_BYTES = 2**16, 2**20
 
 
 class Channel:
-    """Messages from and to the parent. Receives in one thread, sends from any."""
+    """Messages from and to the parent. Receives in one thread, sends from any. A copy of the process ends instead."""
 
     def __init__(self, receiving: int, sending: int) -> None:
         self.receiving = receiving
+        self.original = Original()
         self._sending = sending
         self._arriving = select.poll()
         self._arriving.register(receiving, select.POLLIN)
@@ -36,6 +38,7 @@ class Channel:
 
         Raises EOFError when there will be no more, WireError for what is no message.
         """
+        self.original.end_copy()
         data = os.read(self.receiving, self._at_once)
         if not data:
             raise EOFError
@@ -44,6 +47,7 @@ class Channel:
 
     def arrived(self) -> Iterator[Message]:
         """What can be had without waiting. Raises as `receive` does."""
+        self.original.end_copy()
         while self._arriving.poll(0):
             yield from self.receive()
 
@@ -53,6 +57,7 @@ class Channel:
         Whoever is there writes this one too: so no message is cut in two by another thread, nor by a signal's handler
         that prints. Raises WireError when the message cannot be sent, OSError when the parent is gone.
         """
+        self.original.end_copy()
         self._unsent.append(frame(encode(message)))
         while self._unsent and self._at_the_pipe.acquire(blocking=False):
             try:

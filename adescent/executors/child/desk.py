@@ -11,6 +11,7 @@ import anyio
 from anyio import CancelScope
 from sniffio import current_async_library_cvar
 
+from adescent.executors.child.copies import Original
 from adescent.executors.results import contained
 from adescent.executors.wakeup import LoopBell
 
@@ -51,7 +52,8 @@ class Desk:
     none runs. They are called one at a time, in the order in which they were asked for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, original: Original) -> None:
+        self._original = original
         self._calls: SimpleQueue[tuple[_Call, LoopBell] | None] = SimpleQueue()
         self._bell: LoopBell | None = None
         self._turn = anyio.Lock(fast_acquire=True)
@@ -61,6 +63,7 @@ class Desk:
         while (asked := self._calls.get()) is not None:
             call, bell = asked
             call.perform()
+            self._original.end_copy()  # it has no loop that could be answered
             bell.ring(call.finished)
             del asked, call  # while nothing is asked, nothing is kept alive
 

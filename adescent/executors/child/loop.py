@@ -6,6 +6,7 @@ The loop runs in a thread of its own: the main thread is for plain functions, on
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -15,9 +16,10 @@ from typing import Any, Literal, NoReturn
 import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from adescent.cancellation import in_force, own_task, shed_stray
+from adescent.executors.child.copies import Original
 from adescent.executors.child.desk import Desk
 from adescent.executors.child.rollouts import Actors, Call, Rollout
 from adescent.executors.child.worker import Worker
@@ -45,7 +47,7 @@ def serve_on_loop(worker: Worker, hello: Hello, rollout: Rollout, actors: Actors
 
     Raises EOFError when the parent has nothing more to say, and what a `Worker` raises.
     """
-    desk = Desk()
+    desk = Desk(worker.channel.original)
     ended: list[BaseException] = []
 
     def serve() -> None:
@@ -64,7 +66,9 @@ def serve_on_loop(worker: Worker, hello: Hello, rollout: Rollout, actors: Actors
 async def _serve(worker: Worker, desk: Desk, in_flight: int | None, begun: tuple[Rollout, Actors]) -> None:
     first = FirstError()
     async with anyio.create_task_group() as group:
-        rollouts = _Rollouts(worker, partial(_call, desk), in_flight or sys.maxsize, group, first)
+        _end_copies(worker.channel.original, group)
+        call = partial(_call, desk, worker.channel.original)
+        rollouts = _Rollouts(worker, call, in_flight or sys.maxsize, group, first)
         rollouts.start(*begun)
         with first.ending(group.cancel_scope):
             while True:
@@ -106,18 +110,39 @@ class _Rollouts:
             self.begin()
 
 
-async def _call(desk: Desk, actor: Callable[..., Any], *args: Any) -> Any:
+async def _call(desk: Desk, original: Original, actor: Callable[..., Any], *args: Any) -> Any:
     try:
         returned = actor(*args) if is_async(actor) or is_ours(actor) else await desk.call(actor, *args)
         if inspect.isawaitable(returned):
             returned = await returned
     except BaseException as error:
+        original.end_copy()
         await _settle()
         if isinstance(error, Exception):
             raise
         raise ActorAborted(error) from error
+    original.end_copy()
     await _settle()
     return returned
+
+
+def _end_copies(original: Original, group: TaskGroup) -> None:
+    """Have this loop end the process, before it does much else, where a task of it has forked and waits in the copy."""
+    loop: Any = current_token().native_token
+    here = threading.get_ident()
+
+    async def end() -> None:
+        original.end_copy()
+
+    def end_soon() -> None:
+        if threading.get_ident() != here:  # in a copy that another thread has made, no loop runs
+            return
+        if hasattr(loop, "call_soon"):  # asyncio denies in a copy that it runs, and begins no task
+            loop.call_soon(original.end_copy)
+        else:  # what wakes trio from outside is shared with the original
+            group.start_soon(end)
+
+    os.register_at_fork(after_in_child=end_soon)
 
 
 async def _settle() -> None:

@@ -107,6 +107,7 @@ class Worker:
         In that order, since the parent counts the seconds of the next one from the answer on. It is sent whatever
         happens before. Raises OSError when directory or memory cannot be had as they were, or the parent is gone.
         """
+        self.channel.original.end_copy()  # before it clears up what is not its own
         alone = len(self._under_way) == 1
         if alone:
             for timer in TIMERS:  # one that this rollout has set would go off in another, or here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -163,3 +164,50 @@ def test_its_directory_is_emptied_when_nobody_is_in_it_any_more(start: Start, lo
     worker.begin(3, "shared['e'].set()", job)
     assert ["mine"] in [worker.expect(Done).output for _ in range(2)]
     assert worker.output(4, "import os; return os.listdir()", job) == []
+
+
+@pytest.mark.parametrize(
+    "comes_back",
+    [
+        "return 'copy'",
+        "raise ValueError",
+        "raise SystemExit",
+        "await anyio.sleep(0.01); open('copy was here', 'w')",
+        "await turn.wait(); open('copy was here', 'w')",
+        "ctx.checkpoint(1)",
+    ],
+)
+def test_a_forked_copy_does_not_go_on(start: Start, loop: str, comes_back: str) -> None:
+    worker = start(loop=loop)
+    code = f"""
+    import anyio, os
+    turn = shared['turn'] = anyio.Event()
+    print('here')
+    await anyio.lowlevel.checkpoint()
+    if not (pid := os.fork()):
+        {comes_back}
+    await turn.wait()
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), os.listdir()]"""
+    worker.begin(1, code.replace("\n    ", "\n"), 2)
+    worker.expect(Log)
+    worker.begin(2, "shared['turn'].set(); return 2", 2)
+    assert {worker.expect(Done).lease, (ended := worker.expect(Done)).lease} == {1, 2}
+    assert ended.output == [1, []]
+
+
+def test_a_copy_that_a_plain_function_has_forked_does_not_go_on_either(start: Start, loop: str) -> None:
+    worker = start(loop=loop)
+    assert worker.output(1, "return 1", 2) == 1
+    code = "import os; pid = os.fork(); output = os.waitpid(pid, 0)[1] if pid else 'copy'"
+    assert os.waitstatus_to_exitcode(worker.output(2, code)) == 1
+
+
+def test_what_multiprocessing_forks_does_its_work(start: Start, loop: str) -> None:
+    code = """
+    import multiprocessing
+    process = multiprocessing.get_context('fork').Process(target=open, args=('copy was here', 'w'))
+    process.start()
+    process.join()
+    import os; return [process.exitcode, os.listdir()]"""
+    worker = start(loop=loop)
+    assert worker.output(1, code.replace("\n    ", "\n"), 2) == [0, ["copy was here"]]
