@@ -69,7 +69,10 @@ def traceback_of(error: BaseException, redact: Callable[[str], str] | None = Non
     """The text of its traceback from the actor's first frame on, redacted; at most the last 8192 characters of that."""
     cause = error.error if isinstance(error, ActorAborted) else error
     frames = _beyond_us(cause.__traceback__)
-    text = "".join(traceback.format_exception(type(cause), cause, frames))
+    try:
+        text = "".join(traceback.format_exception(type(cause), cause, frames))
+    except Exception:  # noqa: BLE001 - a class that exec() has made in a bare scope has no module to be named by
+        text = f"{''.join(traceback.format_tb(frames))}{type(cause).__name__}: {_words(cause, redact)}\n"
     if redact is not None:
         text = redact(text) if len(text) <= MAX_REDACTED else redact(text[-MAX_REDACTED:])[MARGIN:]
     return text[-MAX_TRACEBACK:]

@@ -52,3 +52,12 @@ def test_a_traceback_names_the_line_that_raised() -> None:
 
 def test_an_exception_that_was_never_raised_has_a_traceback_too() -> None:
     assert traceback_of(ValueError("made by hand")) == "ValueError: made by hand\n"
+
+
+def test_an_exception_whose_class_has_no_module_has_words_and_a_traceback() -> None:
+    scope: dict[str, type[Exception]] = {}
+    exec("Plain = type('Plain', (Exception,), {})", scope)
+    error = raised(scope["Plain"]("the words"))
+    assert failure_from(error, "model", "run").message == "the words"
+    assert "raise error" in traceback_of(error)
+    assert traceback_of(error).endswith("Plain: the words\n")
