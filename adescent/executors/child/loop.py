@@ -9,7 +9,8 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, NoReturn
 
@@ -70,7 +71,7 @@ async def _serve(worker: Worker, desk: Desk, in_flight: int | None, begun: tuple
         call = partial(_call, desk, worker.channel.original)
         rollouts = _Rollouts(worker, call, in_flight or sys.maxsize, group, first)
         rollouts.start(*begun)
-        with first.ending(group.cancel_scope):
+        with first.ending(group.cancel_scope), _not_stopped(first, group):
             while True:
                 rollouts.begin()
                 await anyio.wait_readable(worker.channel.receiving)
@@ -124,6 +125,28 @@ async def _call(desk: Desk, original: Original, actor: Callable[..., Any], *args
     original.end_copy()
     await _settle()
     return returned
+
+
+@contextmanager
+def _not_stopped(first: FirstError, group: TaskGroup) -> Iterator[None]:
+    """Have the worker end where an actor stops asyncio's loop.
+
+    Stopped, it would cancel all tasks past their scopes: each would look as if its own actor had failed.
+    """
+    loop: Any = current_token().native_token
+
+    def stop() -> None:
+        with first.ending(group.cancel_scope):
+            raise OSError("an actor has stopped the event loop of its worker")
+
+    if not hasattr(loop, "stop"):  # trio has no such thing
+        yield
+        return
+    loop.stop = stop
+    try:
+        yield
+    finally:
+        del loop.stop  # asyncio itself stops it in the end
 
 
 def _end_copies(original: Original, group: TaskGroup) -> None:

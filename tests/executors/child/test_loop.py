@@ -166,6 +166,15 @@ def test_its_directory_is_emptied_when_nobody_is_in_it_any_more(start: Start, lo
     assert worker.output(4, "import os; return os.listdir()", job) == []
 
 
+def test_a_loop_that_is_stopped_ends_the_worker_and_is_no_fault_of_its_neighbours(start: Start) -> None:
+    worker = start(loop="asyncio")
+    worker.begin(1, WAIT, 2)
+    worker.expect(Log)
+    worker.begin(2, "import anyio, asyncio; asyncio.get_running_loop().stop(); await anyio.sleep_forever()", 2)
+    assert "stopped the event loop" in worker.expect(Bye).reason
+    assert worker.exit_code() == 1
+
+
 @pytest.mark.parametrize(
     "comes_back",
     [
