@@ -1,6 +1,6 @@
 """Hostile candidates as real rollouts, at each level of confinement: what was stopped, contained, or not.
 
-    python benchmarks/hostile.py                        the table (about 3 minutes)
+    python benchmarks/hostile.py                        the table (about 4 minutes)
     python benchmarks/hostile.py --markdown             the same, as the documentation has it
     python benchmarks/hostile.py --levels bubblewrap --only "fork bomb" "flood"
     python benchmarks/hostile.py --smoke                a few of them, to see that it runs
