@@ -92,8 +92,10 @@ class Host:
     def __init__(self, level: str, folder: Path, secret: str) -> None:
         self._command = [sys.executable, "-B", "-m", "_hostile.host", level, str(folder)]
         path = os.pathsep.join([ENVIRONMENT["PYTHONPATH"], str(folder / "code")])
-        self._environment = {**ENVIRONMENT, "PYTHONPATH": path, VARIABLE: secret}
         self._cwd = folder / "cwd"
+        # Unconfined candidates write where they are at home: that is to be nobody's.
+        own = {"HOME": str(self._cwd), "TMPDIR": str(self._cwd)}
+        self._environment = {**ENVIRONMENT, **own, "PYTHONPATH": path, VARIABLE: secret}
         self._beat = folder / "beat"
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = b""
