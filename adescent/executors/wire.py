@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from operator import eq
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgpack
 from attrs import field, frozen
@@ -237,7 +237,7 @@ def encode(message: Message) -> bytes:
     try:
         fields = _WRITE[kind](message)
         fields[TAG] = _TAG_OF[kind]
-        packed: bytes = msgpack.packb(fields, default=_as_dict)
+        packed = cast("bytes", msgpack.packb(fields, default=_as_dict))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"a {kind.__name__} message cannot be sent: {error}") from error
     if holds_too_many(packed):
