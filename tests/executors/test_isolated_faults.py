@@ -74,4 +74,6 @@ async def test_what_does_not(level: Any, fault: str, anyio_backend: Any) -> None
     struck, executor = await rolled_out(level, fault)
     assert struck.kind == ("model" if fault == "memory hog" else "ok")
     assert len(struck.log) < 32_768
-    assert executor.counters()["redispatched"] == len(struck.deaths) == 0
+    # In a worker that has had another one before, whose memory that is nobody knows: it is tried once more.
+    tries = 1 if fault == "memory hog" and level == "limits" else 0
+    assert executor.counters()["redispatched"] == len(struck.deaths) <= tries
