@@ -38,11 +38,11 @@ def typing(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests on both event loops and report the lines and branches they reach."""
+    """Run the tests on both event loops, with new random examples, and report the lines and branches they reach."""
     session.install("-e", ".[all]", *group("tests"))
     session.env["COVERAGE_FILE"] = f"{session.create_tmp()}/coverage"
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "--hypothesis-profile=explore", *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

@@ -22,8 +22,10 @@ from hypothesis import HealthCheck, settings
 SETTLING_SECONDS = 2.0
 """How long what a test has told to end may take to be gone."""
 
-# No wall time is asserted anywhere, so hypothesis does not do it either: the machine may be busy.
-settings.register_profile("adescent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No wall time is asserted anywhere, so hypothesis does not do it either: the machine may be busy. A change is judged by
+# the same examples each time; new ones are looked for by whoever asks (`--hypothesis-profile=explore`, as nox does).
+settings.register_profile("adescent", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("explore", settings.get_profile("adescent"), derandomize=False)
 settings.load_profile("adescent")
 
 

@@ -171,7 +171,7 @@ class PoolRules:
     def expire(self, now: float) -> None:
         """Do what is due: for starts, leases and silences that took too long, and for cancels not heeded."""
         for worker in list(self._roster.workers.values()):
-            if worker.deadline(self.limits) <= now:
+            while worker.deadline(self.limits) <= now:  # one that was only warned may be due for another reason too
                 self._overdue(worker, now)
         self._arrange(now)
         self._roster.alarm = self._first_deadline()

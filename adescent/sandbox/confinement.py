@@ -89,8 +89,9 @@ def _running() -> int:
 
 
 def _complete_bubblewrap(*, network: bool) -> None:
-    # The session's leader is outside of the namespace, and so has no number here: that is how it shows.
-    if os.getsid(0) != 0:
+    # What bwrap starts is the child of its namespace's first process. The session's leader is outside, and so has no
+    # number here; that alone would also be true deep in a container that was entered without a session of its own.
+    if os.getppid() != 1 or os.getsid(0) != 0:
         raise SandboxUnavailable("bubblewrap", "limits", "start the worker by what bubblewrap_command() returns.")
     from adescent.sandbox.privileges import drop_privileges, leave_root
     from adescent.sandbox.seccomp import INTERNET, UNIX, filter_calls

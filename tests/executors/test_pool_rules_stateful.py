@@ -86,6 +86,7 @@ class World(RuleBasedStateMachine):
         self.processes: dict[int, Process] = {}
         self.leases: list[Lease] = []
         self.ends: dict[Lease, str] = {}
+        self.whereabouts: dict[Lease, tuple[Process, int]] = {}
         self.bad_luck: Counter[Lease] = Counter()
         self.budget: dict[Hashable, int] = dict.fromkeys("abc", 2 * (2 + self.limits.spares))
         self.started = 0
@@ -154,6 +155,7 @@ class World(RuleBasedStateMachine):
         assert process.served <= (self.limits.max_tasks or math.inf)
         self.numbers.add(number)
         process.sent[number] = process.inbox[number] = lease
+        self.whereabouts[lease] = (process, number)
 
     def end(self, lease: Lease, why: str) -> None:
         assert lease not in self.ends, f"ended twice: {self.ends[lease]}, {why}"
@@ -162,8 +164,10 @@ class World(RuleBasedStateMachine):
             assert len(lease.deaths) == lease.attempt == self.limits.redispatches + 1
             if lease.payload == "good":
                 assert self.bad_luck[lease] >= self.limits.redispatches, "given up for the deaths of others"
-        if why == "timeout" and lease.payload == "good":
+        if why == "timeout":
             assert lease.deaths
+            process, number = self.whereabouts[lease]
+            process.withdrawn.discard(number)  # an answer from now on is one too many, though it was told to stop
         if why == "not ready":
             assert self.budget[lease.fingerprint] == 0
 
