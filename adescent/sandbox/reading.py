@@ -96,7 +96,7 @@ def _importable(directory: str, nested: int = _NESTED) -> list[str]:
 def _of_entry(entry: os.DirEntry[str], nested: int) -> list[str]:
     if entry.name.endswith(_CODE) or entry.name == "__pycache__":
         return [entry.path]
-    if not entry.name.isidentifier() or not entry.is_dir():
+    if not entry.name.isidentifier() or not _is_directory(entry):
         return []
     if any(inner.name.startswith("__init__.") for inner in _entries(entry.path)):
         return [entry.path]
@@ -105,6 +105,13 @@ def _of_entry(entry: os.DirEntry[str], nested: int) -> list[str]:
     inside = _importable(entry.path, nested - 1)
     # Nothing but code: one path is sooner bound than many.
     return [entry.path] if len(inside) == len(_entries(entry.path)) and _is_open(entry) else inside
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def _is_open(entry: os.DirEntry[str]) -> bool:

@@ -103,6 +103,11 @@ def test_the_root_itself_is_never_given(monkeypatch: pytest.MonkeyPatch) -> None
     assert covering(["/"]) == []
 
 
+def test_a_link_that_leads_to_itself_leads_nowhere(project: Path) -> None:
+    (project / "loop").symlink_to("loop")
+    assert not covers(interpreter_paths(), project / "loop")
+
+
 def test_links_are_given_with_what_they_lead_to(tmp_path: Path) -> None:
     _write(tmp_path / "real" / "file")
     (tmp_path / "link").symlink_to(tmp_path / "real")
