@@ -74,11 +74,11 @@ def restrict(*, workspace: str, network: bool, readable: Sequence[str]) -> None:
     imports look there. As root it gives up all capabilities: they reach around. Raises SandboxUnavailable without
     Landlock, or beside another thread, whom none of this would bind; OSError when the kernel refuses.
     """
-    if len(list(Path("/proc/self/task").iterdir())) > 1:
-        raise SandboxUnavailable("landlock", "limits", "confine the worker before it has a second thread.")
     abi = _abi()
     if wanting := _wanting(abi):
         raise SandboxUnavailable("landlock", "limits", wanting)
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise SandboxUnavailable("landlock", "limits", "confine the worker before it has a second thread.")
     rights = _FILE_RIGHTS[min(abi, max(_FILE_RIGHTS))]
     ruleset = _new_ruleset(abi, rights, network=network)
     try:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, current_token
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from adescent.evolution import Evolution
 from adescent.executors import ThreadExecutor
 from adescent.ledger import GitLedger
 from adescent.policies import Policies
+from adescent.runtime.control import Control
 from adescent.telemetry import RunFinished
 
 BOUND = 60.0
@@ -181,15 +183,17 @@ def sound(place: Path) -> int:
 
 @pytest.mark.anyio
 async def test_commit_that_a_cut_off_run_was_making_is_in_its_result(
-    world: Any, schedule: str, tmp_path: Path, ends: Any, anyio_backend: Any
+    world: Any, schedule: str, tmp_path: Path, ends: Any, monkeypatch: pytest.MonkeyPatch, anyio_backend: Any
 ) -> None:
     """The ledger finishes what it has begun, so the result must know of it."""
     ledger = BlockedCommit(tmp_path / "ledger.git")
+    limit = Control.limit
+    monkeypatch.setattr(Control, "limit", lambda control, seconds: limit(ledger.watch(control), seconds))
     try:
         with anyio.fail_after(BOUND):
             result = await world.evolve(
                 schedule,
-                budget=Budget(seconds=0.3),
+                budget=Budget(seconds=BOUND),
                 policies=Policies(ledger=ledger),
                 on_event=world.events.append,
             )
@@ -207,9 +211,13 @@ async def test_commit_that_a_cut_off_run_was_making_is_in_its_result(
 class BlockedCommit(GitLedger):
     """A ledger on a disk so slow that the time of the run is over when its first commit is done."""
 
+    def watch(self, control: Control) -> Control:
+        self.control, self.token = control, current_token()
+        return control
+
     def commit(self, *args: Any, **options: Any) -> Any:
         done = super().commit(*args, **options)
-        threading.Event().wait(0.6)
+        anyio.from_thread.run_sync(self.control.limit, 0.0, token=self.token)
         return done
 
 
