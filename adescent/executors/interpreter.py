@@ -87,8 +87,7 @@ class Interpreter:
                 env=dict(env),
                 start_new_session=True,
             )
-            self._exit = os.pidfd_open(self._process.pid)
-            tie(self._lifeline, lifeline, self._process.pid)
+            self._exit = self._hold(lifeline)
         except BaseException:
             close_all(mine)
             raise
@@ -107,6 +106,17 @@ class Interpreter:
         self._nonsense = ""
         self._asked = False
         self._closed = False
+        self._reaped_elsewhere = False
+
+    def _hold(self, lifeline: int) -> int:
+        """A descriptor of its process, which from now on ends with this one."""
+        try:
+            tie(self._lifeline, lifeline, self._process.pid)
+            return os.pidfd_open(self._process.pid)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     # What is said to it -----------------------------------------------------------------------------------------------
 
@@ -308,12 +318,19 @@ class Interpreter:
             if not self._read_errors():
                 break
         if self._ending is not _Ending.LEFT:
-            self._process.wait()
+            self._reap()
         self._closed = True
         cut_lifeline(self._lifeline)
         close_all([self._out, self._err, self._exit])
         if not self._asked:
             close_all([self._in])
+
+    def _reap(self) -> None:
+        try:
+            os.waitid(os.P_PIDFD, self._exit, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:  # the host ignores SIGCHLD, or waits for every child: Popen would say 0
+            self._reaped_elsewhere = True
+        self._process.wait()
 
     def _signal(self, number: int) -> None:
         try:
@@ -325,6 +342,8 @@ class Interpreter:
     def exit_words(self) -> str:
         """How the process ended: ``"killed by SIGSEGV"``, ``"exited with code 3"``."""
         code = self._exit_code
+        if self._reaped_elsewhere:
+            return "exited, nobody knows how (this program ignores SIGCHLD, or waits for every child)"
         if code is None:
             return "could not be killed"
         return f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"

@@ -135,7 +135,8 @@ def test_a_second_ctrl_c_does_no_harm_and_waits_for_no_thread(
             process.wait(0.2)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=seconds)
-    assert process.returncode == 130
+    # The second may find an interpreter that has done its work and handles no signals any more.
+    assert process.returncode in (130, -signal.SIGINT)
     goes_on(tmp_path / "run")
 
 

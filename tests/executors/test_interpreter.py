@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -206,3 +208,28 @@ async def test_it_ends_when_it_is_asked_or_told_or_made_to(tmp_path: Path, scrip
                 await ear.more()
             interpreter.ask_to_end()
     assert (interpreter.exit_words, ear.broken) == (words, [])
+
+
+async def test_a_host_that_ignores_its_children_is_told_no_exit_code(tmp_path: Path) -> None:
+    ear = Ear()
+    usual = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        interpreter = started("hear(); os._exit(7)", tmp_path)
+        interpreter.send(b"go")
+        with anyio.fail_after(BOUND):
+            await interpreter.attend(ear.hear, ear.broken.append)
+    finally:
+        signal.signal(signal.SIGCHLD, usual)
+    assert "nobody knows how" in interpreter.exit_words
+
+
+async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    with pytest.raises(OSError, match="open files"):
+        started("time.sleep(60)", tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

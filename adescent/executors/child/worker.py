@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections import OrderedDict
@@ -46,6 +47,8 @@ class Worker:
         self._resolvers: dict[tuple[str, ...], Resolver] = {}
         self._waiting: OrderedDict[int, tuple[Run, Job, str]] = OrderedDict()
         self._under_way: dict[int, Rollout] = {}
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)  # there is no other way to learn it
         self._cpu_limits = resource.getrlimit(resource.RLIMIT_CPU)
 
     def hear(self, messages: Iterable[Message]) -> None:
@@ -126,6 +129,7 @@ class Worker:
         self._streams.restore()
         if self._offspring:
             self._offspring.end()  # before that of which it may make use
+        os.umask(self._umask)
         self._directory.restore()
 
     def _answer(self, rollout: Rollout, answer: Done | Failed) -> None:

@@ -51,6 +51,11 @@ def test_the_next_rollout_does_not_feel_it(start: Start, level: str, code: str) 
     assert worker.next() == Bye()
 
 
+def test_a_file_of_the_next_rollout_has_the_usual_mode(worker: Any) -> None:
+    hide = "import os; output = os.umask(0o777)"
+    assert worker.output(1, hide) == worker.output(2, hide)
+
+
 @pytest.mark.parametrize(
     "code",
     [
