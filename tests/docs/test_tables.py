@@ -20,6 +20,7 @@ from adescent.config import front_door_signature
 from adescent.executors import PoolStatistics, ProcessExecutor, outcomes
 from adescent.policies import Outcome, Policies
 from adescent.runtime.result import EvolutionResult
+from adescent.sandbox import LEVELS
 from adescent.workspec import FailureKind, Level, SandboxSpec
 
 REPOSITORY = Path(__file__).parents[2]
@@ -78,6 +79,11 @@ def test_counters_of_a_pool_are_among_those_of_a_run() -> None:
     assert set(ProcessExecutor(1).counters()) <= set(named("failures.md", "counter"))
 
 
+def test_every_level_is_counted_in_a_run() -> None:
+    counted = {f"rollouts_at_{level}" for level in LEVELS if level != "none"}
+    assert counted <= set(named("failures.md", "counter"))
+
+
 def test_every_way_to_lose_a_rollout_is_listed() -> None:
     assert named("processes.md", "`type`") == [name for name, _ in outcomes._LOST.values()]
 
@@ -133,6 +139,7 @@ def test_every_event_is_listed() -> None:
 def test_every_counter_that_is_listed_is_counted_somewhere() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     patterns = {f"audits_{decision}": 'f"audits_{' for decision in ("passed", "rejected", "unavailable")}
+    patterns |= {f"rollouts_at_{level}": 'f"rollouts_at_{' for level in LEVELS}
     patterns |= dict.fromkeys(("reward_failed", "worker_failed"), 'f"{failure.stage}_failed"')
     for name in named("failures.md", "counter"):
         assert patterns.get(name, f'"{name}"') in source, name

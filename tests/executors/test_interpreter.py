@@ -232,4 +232,4 @@ async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkey
         started("time.sleep(60)", tmp_path)
     monkeypatch.undo()
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not block

@@ -339,6 +339,7 @@ async def test_a_candidate_that_dies_scores_nothing_and_the_proposer_is_told_why
     assert output.startswith(f"{why}\nIt had printed:\nabout to look")
     assert {told[other] for other in told.keys() - {"lesson-0"}} <= {(False, Score(0.0))}
     assert result.counters["workers_lost"] == 3 * result.counters["worker_failed"]
+    assert result.counters["rollouts_at_limits"] == result.rollouts + result.counters["evaluations"]
 
 
 @pytest.mark.anyio

@@ -204,6 +204,43 @@ def test_a_forked_copy_does_not_go_on(start: Start, loop: str, comes_back: str) 
     assert ended.output == [1, []]
 
 
+def test_a_forked_copy_takes_nothing_from_the_loop_it_was_copied_with(start: Start, loop: str) -> None:
+    worker = start(loop=loop)
+    code = """
+    import anyio, os, time
+    turn = shared['turn'] = anyio.Event()
+    print('here')
+    while not os.path.exists('said'): time.sleep(0.001)
+    if not (pid := os.fork()):
+        await turn.wait()
+    os.waitpid(pid, 0)
+    await turn.wait()"""
+    worker.begin(1, code.replace("\n    ", "\n"), 2)
+    worker.expect(Log)
+    worker.begin(2, "shared['turn'].set()", 2)
+    (worker.workspace / "said").touch()
+    assert {worker.expect(Done).lease, worker.expect(Done).lease} == {1, 2}
+
+
+def test_the_copy_runs_no_other_rollout(start: Start) -> None:
+    worker = start(loop="trio")  # asyncio runs all whose turn it is already
+    code = """
+    import anyio, os
+    print('here')
+    await (shared.setdefault('go', anyio.Event())).wait()
+    with open('who', 'a') as file: file.write(f'{os.getpid()} ')
+    if not shared.setdefault('pid', 0):
+        shared['pid'] = os.fork()
+        if not shared['pid']: await anyio.lowlevel.checkpoint()
+        os.waitpid(shared['pid'], 0)"""
+    for lease in (1, 2):
+        worker.begin(lease, code.replace("\n    ", "\n"), 2)
+        worker.expect(Log)
+    worker.begin(3, "shared['go'].set()", 2)
+    assert {worker.expect(Done).lease for _ in range(3)} == {1, 2, 3}
+    assert len(set((worker.workspace / "who").read_text().split())) == 1
+
+
 def test_a_copy_that_a_plain_function_has_forked_does_not_go_on_either(start: Start, loop: str) -> None:
     worker = start(loop=loop)
     assert worker.output(1, "return 1", 2) == 1
