@@ -7,8 +7,9 @@ process which needs a few records does not load the engine. A new name takes one
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from adescent.doors import door
 
 if TYPE_CHECKING:
     from adescent.aggregator import BetaAcceptance as BetaAcceptance
@@ -96,13 +97,12 @@ if TYPE_CHECKING:
     from adescent.verifier import EvaluationGroup as EvaluationGroup
     from adescent.verifier import LayeredVerifier as LayeredVerifier
     from adescent.verifier import MemoryCache as MemoryCache
+    from adescent.version import __version__ as __version__
     from adescent.workspec import Failure as Failure
     from adescent.workspec import Result as Result
     from adescent.workspec import RolloutSpec as RolloutSpec
     from adescent.workspec import SandboxSpec as SandboxSpec
     from adescent.workspec import Workspace as Workspace
-
-    __version__: str
 
 _HOMES = {
     "Actors": "policies",
@@ -186,6 +186,7 @@ _HOMES = {
     "Workspace": "workspec",
     "Workspaces": "sandbox",
     "WrongThread": "errors",
+    "__version__": "version",
     "async_evolve": "evolution",
     "async_run_fork_baseline": "orchestrator",
     "collect_rollouts": "executors",
@@ -197,35 +198,10 @@ _HOMES = {
     "run_rollouts": "executors",
 }
 
-__all__ = sorted([*_HOMES, "__version__"])
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 # The library never prints and configures no handler: a host that wants its log lines attaches its own.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-
-if not TYPE_CHECKING:  # a checker that saw this would believe in every misspelt name
-
-    def __getattr__(name: str) -> object:
-        """Load the module that holds ``name``, and keep what was found for the next use."""
-        if name == "__version__":
-            found: object = _installed_version()
-        elif name in _HOMES:
-            found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    """Name what can be imported, loaded or not."""
-    return sorted({*globals(), *__all__})
-
-
-def _installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(__name__)
-    except PackageNotFoundError:  # a source tree on the path, never installed
-        return "0+source"
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = door(__name__, _HOMES)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -23,10 +22,17 @@ Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 Flag = Annotated[bool, Parameter(negative=())]
 
+
+def _version() -> str:
+    from adescent.version import __version__  # looked up on disk, which only who asks for it is to wait for
+
+    return __version__
+
+
 app = App(
     name="adescent",
     help="Parallel workers improve the text that steers an agent; one aggregator keeps what holds, in a git ledger.",
-    version=lambda: str(resolve_name("adescent:__version__")),
+    version=_version,
     suppress_keyboard_interrupt=False,  # `main` gives it the exit code it has everywhere
 )
 

@@ -5,8 +5,9 @@ Names load on first use: a worker, which confines itself, loads no more than tha
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from adescent.doors import door
 
 if TYPE_CHECKING:
     from adescent.sandbox.admission import Admission as Admission
@@ -39,16 +40,5 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-def __getattr__(name: str) -> object:
-    """Load the module that holds ``name``, and keep what was found for the next use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """Name what can be imported, loaded or not."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = door(__name__, _HOMES)

@@ -93,7 +93,7 @@ def test_it_loads_no_loop_and_no_engine(worker: Any) -> None:
     strangers = {"anyio", "asyncio", "trio", "sniffio", "pygit2", "multiprocessing", "concurrent.futures", "ctypes"}
     assert not loaded & strangers
     ours = {name.removeprefix("adescent.") for name in loaded if name.startswith("adescent.")}
-    rooms = {"errors", "canonical", "checks", "refs", "tasks", "workspec", "executors", "sandbox"}
+    rooms = {"doors", "errors", "canonical", "checks", "refs", "tasks", "workspec", "executors", "sandbox"}
     assert {name.split(".")[0] for name in ours} == rooms
     executors = {name.removeprefix("executors.") for name in ours if name.startswith("executors.")}
     assert {name for name in executors if not name.startswith(("child", "wire"))} == {
