@@ -170,7 +170,7 @@ class Dispatch:
 
     async def _once(self, spec: RolloutSpec, purpose: Purpose, evaluation: bool) -> Result:
         result = await self._in_lane(spec, evaluation)
-        if result.level != "none":
+        if result.level not in ("", "none"):
             self._count(f"rollouts_at_{result.level}")
         for _ in range(result.attempt - spec.attempt):  # sent again by the executor itself, when a worker was lost
             if not self._account.try_call(purpose, self._calls_each):

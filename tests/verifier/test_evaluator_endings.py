@@ -253,10 +253,10 @@ async def test_a_group_that_was_never_entered_takes_nothing(rollouts: Any) -> No
 async def test_an_outer_deadline_stays_a_timeout(rollouts: Any) -> None:
     rollouts.hold("0")
     with pytest.raises(TimeoutError):
-        with anyio.fail_after(0.01):
+        with anyio.fail_after(0.1):
             async with EvaluationGroup(rollouts.services()) as group:
                 await group.measure(HEAD, TASKS, split="held_out", purpose="gate")
-    assert rollouts.cancelled == ["0"]
+    assert "0" in rollouts.cancelled
 
 
 @pytest.mark.anyio

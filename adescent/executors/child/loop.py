@@ -6,7 +6,6 @@ The loop runs in a thread of its own: the main thread is for plain functions, on
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,7 +19,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from adescent.cancellation import in_force, own_task, shed_stray
-from adescent.executors.child.copies import Original
+from adescent.executors.child.copies import Original, end_copies
 from adescent.executors.child.desk import Desk
 from adescent.executors.child.rollouts import Actors, Call, Rollout
 from adescent.executors.child.worker import Worker
@@ -67,7 +66,7 @@ def serve_on_loop(worker: Worker, hello: Hello, rollout: Rollout, actors: Actors
 async def _serve(worker: Worker, desk: Desk, in_flight: int | None, begun: tuple[Rollout, Actors]) -> None:
     first = FirstError()
     async with anyio.create_task_group() as group:
-        _end_copies(worker.channel.original)
+        end_copies(worker.channel.original)
         call = partial(_call, desk, worker.channel.original)
         rollouts = _Rollouts(worker, call, in_flight or sys.maxsize, group, first)
         rollouts.start(*begun)
@@ -147,36 +146,6 @@ def _not_stopped(first: FirstError, group: TaskGroup) -> Iterator[None]:
         yield
     finally:
         del loop.stop  # asyncio itself stops it in the end
-
-
-def _end_copies(original: Original) -> None:
-    """Have this loop end the process, before it does much else, where a task of it has forked and waits in the copy."""
-    loop: Any = current_token().native_token
-    here = threading.get_ident()
-    end_soon = (
-        partial(loop.call_soon, original.end_copy) if hasattr(loop, "call_soon") else _before_trio_goes_on(original)
-    )
-
-    def end_here() -> None:
-        if threading.get_ident() == here:  # in a copy that another thread has made, no loop runs
-            end_soon()
-
-    os.register_at_fork(after_in_child=end_here)
-
-
-def _before_trio_goes_on(original: Original) -> Callable[[], None]:
-    """Have trio end the copy before it looks for events: those of its epoll are shared, and lost to the original."""
-    from trio.abc import Instrument
-    from trio.lowlevel import add_instrument
-
-    class EndOfCopy(Instrument):
-        def before_task_step(self, task: object) -> None:
-            original.end_copy()
-
-        def before_io_wait(self, timeout: float) -> None:
-            original.end_copy()
-
-    return partial(add_instrument, EndOfCopy())
 
 
 async def _settle() -> None:
