@@ -25,7 +25,7 @@ from anyio.lowlevel import checkpoint
 
 from adescent.errors import WireError
 from adescent.executors.framing import FrameDecoder
-from adescent.executors.pipes import PIPE_BYTES, close_all, cut_lifeline, pipe_from, pipe_to, tie
+from adescent.executors.pipes import PIPE_BYTES, close_all, pipe_from, pipe_to, tie
 
 __all__ = ["Interpreter"]
 
@@ -320,8 +320,7 @@ class Interpreter:
         if self._ending is not _Ending.LEFT:
             self._reap()
         self._closed = True
-        cut_lifeline(self._lifeline)
-        close_all([self._out, self._err, self._exit])
+        close_all([self._lifeline, self._out, self._err, self._exit])
         if not self._asked:
             close_all([self._in])
 

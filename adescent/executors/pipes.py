@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-__all__ = ["PIPE_BYTES", "close_all", "cut_lifeline", "pipe_from", "pipe_to", "tie"]
+__all__ = ["PIPE_BYTES", "close_all", "pipe_from", "pipe_to", "tie"]
 
 PIPE_BYTES = 2**20
 """What a pipe holds, where the system allows so much."""
@@ -34,7 +34,8 @@ def pipe_from(theirs: list[int], mine: list[int]) -> int:
 
 
 def close_all(ends: Sequence[int]) -> None:
-    """Close these descriptors."""
+    """Close these descriptors. What is left of a group whose lifeline is among them is killed."""
+    _lifelines.difference_update(ends)
     for end in ends:
         os.close(end)
 
@@ -48,12 +49,6 @@ def tie(mine: int, theirs: int, group: int) -> None:
     fcntl.fcntl(theirs, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(theirs, fcntl.F_SETFL, fcntl.fcntl(theirs, fcntl.F_GETFL) | os.O_ASYNC)
     _lifelines.add(mine)
-
-
-def cut_lifeline(mine: int) -> None:
-    """Close it: whatever is left of the group is killed."""
-    _lifelines.discard(mine)
-    os.close(mine)
 
 
 def _cut_in_a_copy() -> None:

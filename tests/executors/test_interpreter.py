@@ -223,13 +223,30 @@ async def test_a_host_that_ignores_its_children_is_told_no_exit_code(tmp_path: P
     assert "nobody knows how" in interpreter.exit_words
 
 
-async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(pid: int) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+def refused(pid: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
+
+async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pidfd_open", refused)
     with pytest.raises(OSError, match="open files"):
         started("time.sleep(60)", tmp_path)
     monkeypatch.undo()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not block
+
+
+async def test_what_could_not_be_started_closes_nothing_in_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="open files"):
+        patch.setattr(os, "pidfd_open", refused)
+        started("time.sleep(60)", tmp_path)
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]  # with the numbers that have become free
+    copy = os.fork()
+    if copy == 0:
+        os._exit(not all(Path(f"/proc/self/fd/{other}").exists() for other in others))
+    _, status = os.waitpid(copy, 0)  # noqa: ASYNC222 - it ends at once
+    for other in others:
+        os.close(other)
+    assert status == 0
