@@ -147,13 +147,13 @@ class Interpreter:
     async def _write_rest(self) -> None:
         while True:
             await self._writable.wait()
-            self._writable = anyio.Event()
             try:
                 while self._unsent:
                     await wait_writable(self._in)
                     self._write()
             except ClosedResourceError:  # it has been asked to end
                 return
+            self._writable = anyio.Event()  # not before all is written: whoever attends next is to go on
 
     # What it says -----------------------------------------------------------------------------------------------------
 
@@ -302,7 +302,8 @@ class Interpreter:
             with move_on_after(self._deadline - time.monotonic()) as self._waiting:
                 await wait_readable(self._exit)
                 return
-            self._escalate()
+            if time.monotonic() >= self._deadline:  # or it has been put off before this task had its turn
+                self._escalate()
 
     async def _hear_rest(self, hear: Hear) -> None:
         """What it wrote before it ended; a message cut off by its end is none."""

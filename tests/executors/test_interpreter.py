@@ -15,6 +15,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from adescent.errors import WireError
+from adescent.executors import interpreter as interpreter_module
 from adescent.executors.interpreter import MESSAGES_AT_ONCE, Interpreter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("anyio_backend")]
@@ -188,6 +189,32 @@ say(digest.hexdigest())
     assert ear.heard == [hashlib.sha256(b"".join(said)).hexdigest()]
 
 
+async def test_what_has_not_been_written_when_who_attends_is_cancelled_is_written_by_the_next(tmp_path: Path) -> None:
+    said = os.urandom(3 << 20)
+    script = f"""
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+say("here")
+signal.sigwait([signal.SIGUSR1])
+left = {len(said)}
+while left:
+    left -= len(hear())
+say("all")
+"""
+    ear, interpreter = Ear(), started(script, tmp_path)
+    interpreter.send(said)
+    with anyio.fail_after(BOUND):
+        with anyio.CancelScope() as scope:
+
+            def hear(messages: list[memoryview]) -> None:
+                ear.hear(messages)
+                scope.cancel()
+
+            await interpreter.attend(hear, ear.broken.append)
+        os.kill(interpreter.pid, signal.SIGUSR1)
+        await interpreter.attend(ear.hear, ear.broken.append)
+    assert (ear.heard, ear.broken) == (["here", "all"], [])
+
+
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(60)"
 STOPPED = "say('deaf'); os.kill(os.getpid(), signal.SIGSTOP)"
 ENDINGS = [
@@ -208,6 +235,21 @@ async def test_it_ends_when_it_is_asked_or_told_or_made_to(tmp_path: Path, scrip
                 await ear.more()
             interpreter.ask_to_end()
     assert (interpreter.exit_words, ear.broken) == (words, [])
+
+
+async def test_who_is_killed_at_the_moment_at_which_it_is_to_be_told_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_module, "SECONDS_TO_LEAVE", 0.0)
+    ear, interpreter = Ear(), started(f"say('here')\n{DEAF}", tmp_path)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(interpreter.attend, ear.hear, ear.broken.append)
+            while "deaf" not in ear.heard:
+                await ear.more()
+            interpreter.ask_to_end()
+            interpreter.kill()
+    assert (interpreter.exit_words, ear.broken) == ("killed by SIGKILL", [])
 
 
 async def test_a_host_that_ignores_its_children_is_told_no_exit_code(tmp_path: Path) -> None:
@@ -236,6 +278,10 @@ async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkey
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 - it does not block
 
 
+def is_open(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").exists()
+
+
 async def test_what_could_not_be_started_closes_nothing_in_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +291,7 @@ async def test_what_could_not_be_started_closes_nothing_in_a_copy(
     others = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]  # with the numbers that have become free
     copy = os.fork()
     if copy == 0:
-        os._exit(not all(Path(f"/proc/self/fd/{other}").exists() for other in others))
+        os._exit(not all(map(is_open, others)))
     _, status = os.waitpid(copy, 0)  # noqa: ASYNC222 - it ends at once
     for other in others:
         os.close(other)
