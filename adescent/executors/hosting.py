@@ -46,25 +46,31 @@ class Hosting:
     _guests: list[_Guest] = field(factory=list)
     _homeless: list[_Service] = field(factory=list)
     _thread: int = 0
+    _inside: int = 0
+    """Who has entered and not begun to leave: there are more guests than that while somebody closes."""
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody is in."""
-        return bool(self._guests)
+        """Whether anybody is in, and not about to go."""
+        return self._inside > 0
 
     def check_open(self) -> None:
-        """Raise ContractError when nobody has entered, and WrongThread outside the thread of the event loop."""
-        if not self._guests:
+        """Raise ContractError when nobody is in, and WrongThread outside the thread of the event loop."""
+        if not self.is_open:
             raise ContractError(f"{self.what} is not running: enter it with `async with` first.")
+        self._check_thread()
+
+    def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
-            raise WrongThread(f"an open {self.what}")
+            raise WrongThread(f"{self.what}, once open,")
 
     async def enter(self) -> None:
         """Come in, from the task that will also leave."""
         if self._guests:
-            self.check_open()
+            self._check_thread()
         self._thread = threading.get_ident()
         await self._settle()
+        self._inside += 1
 
     async def leave(self, close: Callable[[], Awaitable[None]], grace: float) -> None:
         """Go out. Whoever is the last has ``close()`` called first, shielded, for at most ``grace`` seconds.
@@ -75,8 +81,9 @@ class Hosting:
         guest = next((each for each in reversed(self._guests) if each.task == task), None)
         if guest is None:
             raise ContractError(f"{self.what} is left by a task that has not entered it: do both in one.")
+        self._inside -= 1
         try:
-            if len(self._guests) == 1:
+            if not self.is_open:
                 await self._close(guest, close, grace)
         finally:
             await self._release(guest)

@@ -19,6 +19,7 @@ from adescent.own_thread import in_own_thread
 from adescent.policies import SandboxProvider
 from adescent.refs import Ref
 from adescent.sandbox import Level, reach
+from adescent.sidebyside import side_by_side
 from adescent.workspec import SandboxSpec
 
 __all__ = ["PREFETCH", "Plane", "PlaneOptions"]
@@ -103,9 +104,10 @@ class Plane:
         self._hosting.check_open()
 
     def pool(self, use: Use) -> Pool:
-        """The interpreters for a use."""
+        """The interpreters for a use. Raises ContractError when nobody is in any more."""
         pool = self._pools.get(use)
         if pool is None:
+            self._hosting.check_open()
             pool = self._pools[use] = Pool(self._options.limits(use), self._hosting, self._launcher, use)
         return pool
 
@@ -198,6 +200,7 @@ class Plane:
 
     async def _close(self) -> None:
         pools, self._pools = list(self._pools.values()), {}
-        for pool in pools:
-            await pool.close()
-            self._past.append(pool.statistics())
+        try:
+            await side_by_side(*[pool.close for pool in pools], name="closing")
+        finally:
+            self._past += [pool.statistics() for pool in pools]

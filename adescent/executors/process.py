@@ -21,6 +21,7 @@ from adescent.executors.pool import Order
 from adescent.executors.pool_rules import PoolStatistics
 from adescent.executors.wire import Job
 from adescent.policies import Actors, AdmissionControl, SandboxProvider
+from adescent.policies.conformance import need_fit, need_record
 from adescent.refs import Ref, Resolver
 from adescent.sandbox import Workspaces
 from adescent.tasks import Task
@@ -47,7 +48,7 @@ class ProcessExecutor:
     replaced after ``max_tasks_per_worker`` rollouts (None: never). ``provider`` gives workers their directories,
     ``admission`` is a ceiling on rollouts at once that is shared with others.
 
-    Raises OptionError for a value out of range, and ContractError inside a worker: pools do not nest.
+    Raises OptionError for a value out of range or of another kind, and ContractError inside a worker: pools do not nest.
     """
 
     takes_callables = False
@@ -76,6 +77,9 @@ class ProcessExecutor:
         _need_seconds("start_timeout", start_timeout)
         if hang_timeout is not None:
             _need_seconds("hang_timeout", hang_timeout)
+        need_record("ProcessExecutor: sandbox", sandbox, SandboxSpec)
+        need_fit("ProcessExecutor: provider", provider, SandboxProvider)
+        need_fit("ProcessExecutor: admission", admission, AdmissionControl)
         self.sandbox = SandboxSpec() if sandbox is None else sandbox
         self.slots: int | None = n * in_flight_per_worker
         self.queue_depth = 2 * n * max(PREFETCH, in_flight_per_worker)
@@ -108,6 +112,7 @@ class ProcessExecutor:
 
     def _checked(self, actors: Actors) -> Resolver:
         """The resolver of the actors, which may all be named to it."""
+        need_record("actors", actors, Actors)
         resolver = actors.resolver or self._resolver
         for role in ("run", "reward"):
             actor = getattr(actors, role)
@@ -142,14 +147,11 @@ class ProcessExecutor:
             room = self._plane.known_room(sandbox) or await self._plane.room(sandbox)
             run, reward = self._ref("run", spec.run), self._ref("reward", spec.reward)
             _check_sendable(spec)
-        except AdescentError as error:
-            return refused(spec, error)
-        if self._admission is None:
-            return await self._run(spec, sandbox, room, run, reward)
-        try:
+            if self._admission is None:
+                return await self._run(spec, sandbox, room, run, reward)
             async with self._admission.admitted():
                 return await self._run(spec, sandbox, room, run, reward)
-        except (AdescentError, OSError) as error:  # of who admits: what goes wrong in there is in a result
+        except (AdescentError, OSError) as error:  # before it begins: what goes wrong in a worker is in its result
             return refused(spec, error)
 
     def _ref(self, role: str, of_spec: Ref | None) -> Ref:

@@ -183,6 +183,31 @@ async def test_closing_is_shielded_and_bounded(hosting: Hosting) -> None:
     assert not hosting.is_open
 
 
+async def test_who_comes_while_another_closes_closes_for_itself(hosting: Hosting) -> None:
+    closed: list[str] = []
+
+    async def close_first() -> None:
+        with pytest.raises(ContractError, match="is not running"):
+            hosting.check_open()
+        async with anyio.create_task_group() as group:
+            group.start_soon(come_and_go)
+        closed.append("first")
+
+    async def close_second() -> None:
+        closed.append("second")
+
+    async def come_and_go() -> None:
+        await hosting.enter()
+        hosting.check_open()
+        await hosting.leave(close_second, BOUND)
+
+    with anyio.fail_after(BOUND):
+        await hosting.enter()
+        await hosting.leave(close_first, BOUND)
+    assert closed == ["second", "first"]
+    assert not hosting.is_open
+
+
 async def test_who_has_not_entered_is_told(hosting: Hosting) -> None:
     with pytest.raises(ContractError, match="async with"):
         hosting.check_open()

@@ -14,6 +14,7 @@ import pytest
 from anyio import create_task_group
 
 from adescent.executors import ProcessExecutor, collect_rollouts, plane
+from adescent.executors.pool import Pool
 from adescent.policies import Actors
 from adescent.refs import Ref, Resolver
 from adescent.sandbox import Admission, Workspaces, reach
@@ -91,6 +92,57 @@ async def test_who_admits_may_fail_and_that_is_the_callers(tmp_path: Path) -> No
             result = await view.rollout(spec_of())
     assert result.kind in ("caller", "infrastructure")
     assert failure_of(result).stage == "worker"
+
+
+async def test_who_is_let_in_after_all_have_left_is_told(line: Any) -> None:
+    view = ProcessExecutor(1, admission=Admission(1)).attach_actors(actors("gate"))
+    results: list[Result] = []
+
+    async def late() -> None:
+        results.append(await view.rollout(RolloutSpec("rules", Task("t", line.path))))
+
+    with anyio.fail_after(BOUND):
+        async with create_task_group() as group, view:
+            group.start_soon(late)
+            group.start_soon(late)
+            await line.begun()
+    assert [failure_of(result).type for result in results] == ["ExecutorClosed", "ContractError"]
+
+
+async def test_a_disk_that_refuses_when_a_sandbox_is_looked_up_is_in_the_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(sandbox: SandboxSpec) -> str:
+        raise OSError("no space left")
+
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1).attach_actors(actors("pid")) as view:
+            monkeypatch.setattr(plane, "reach", refuses)
+            result = await view.rollout(spec_of(sandbox=SandboxSpec(level="bubblewrap")))
+    assert (result.kind, failure_of(result).message) == ("infrastructure", "no space left")
+
+
+async def test_all_pools_are_told_to_close_before_any_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    all_told, told = anyio.Event(), list[str]()
+
+    class Closing(Pool):
+        async def close(self) -> None:
+            told.append("")
+            if len(told) == 2:
+                all_told.set()
+            await all_told.wait()
+            await super().close()
+
+    monkeypatch.setattr(plane, "Pool", Closing)
+    both = plane.Plane(plane.PlaneOptions(1, 1, None, None, BOUND), Workspaces(tmp_path / "rooms"))
+    with anyio.fail_after(BOUND):
+        await both.enter(SandboxSpec())
+        both.pool("shared")
+        both.pool("scoring")
+        await both.leave()
+    assert len(told) == 2
 
 
 # Where workers live --------------------------------------------------------------------------------------------------
