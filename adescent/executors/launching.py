@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import sysconfig
@@ -12,7 +13,7 @@ from typing import Literal, cast
 import sniffio
 from attrs import frozen
 
-from adescent.errors import ContractError
+from adescent.errors import AdescentError, ContractError
 from adescent.executors.framing import frame
 from adescent.executors.interpreter import Interpreter
 from adescent.executors.wire import VERSION, Hello, encode
@@ -21,6 +22,8 @@ from adescent.sandbox import Level, Redactor, bubblewrap_command, environment_of
 from adescent.workspec import SandboxSpec, Workspace
 
 __all__ = ["INSIDE", "Launched", "Launcher", "Room"]
+
+logger = logging.getLogger("adescent")
 
 INSIDE = "ADESCENT_WORKER"
 """Set in the environment of every worker, and so of whatever it starts."""
@@ -73,15 +76,21 @@ class Launcher:
         try:
             interpreter = _started(room, None if workspace is None else workspace.path, in_flight)
         except BaseException:
-            if workspace is not None:
-                await self._provider.release(workspace)
+            await self._release(workspace)
             raise
         return Launched(interpreter, workspace)
 
     async def clear(self, launched: Launched) -> None:
         """Remove what belonged to a worker that has ended."""
-        if launched.workspace is not None:
-            await self._provider.release(launched.workspace)
+        await self._release(launched.workspace)
+
+    async def _release(self, workspace: Workspace | None) -> None:
+        if workspace is None:
+            return
+        try:
+            await self._provider.release(workspace)
+        except (OSError, AdescentError):
+            logger.warning("the workspace of a worker cannot be removed: it is left to a later run", exc_info=True)
 
 
 def _started(room: Room, workspace: str | None, in_flight: int) -> Interpreter:

@@ -217,6 +217,18 @@ async def test_a_place_that_cannot_be_had_is_told(tmp_path: Path) -> None:
     assert str(tmp_path / "rooms") in failure_of(result).message
 
 
+async def test_a_place_that_cannot_be_given_back_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rooms = tmp_path / "rooms"
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1, provider=Workspaces(rooms)).attach_actors(actors("pid")) as view:
+            assert (await view.rollout(spec_of())).kind == "ok"
+            rooms.chmod(0o777)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records if record.name == "adescent"] == [
+        "the workspace of a worker cannot be removed"
+    ]
+    rooms.chmod(0o700)
+
+
 @pytest.mark.parametrize(
     ("program", "word"),
     [("/bin/false", "exited with code 1"), ("/nonexistent/python", "could not be started"), ("/bin/cat", "")],
