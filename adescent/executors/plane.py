@@ -80,7 +80,7 @@ class Plane:
         self._pools: dict[Use, Pool] = {}
         self._past: list[PoolStatistics] = []
         self._rooms: dict[tuple[object, ...], Room] = {}
-        self._levels: dict[SandboxSpec, Room] = {}
+        self._room_of: dict[SandboxSpec, Room] = {}
         self._jobs: dict[tuple[object, ...], Job] = {}
         self._keeps_workspaces = False
         self._reaped = False
@@ -121,17 +121,17 @@ class Plane:
 
     def known_room(self, sandbox: SandboxSpec) -> Room | None:
         """What `room` has returned before, without waiting."""
-        return self._levels.get(sandbox)
+        return self._room_of.get(sandbox)
 
     async def room(self, sandbox: SandboxSpec) -> Room:
         """Where rollouts in this sandbox run. Raises SandboxUnavailable."""
-        room = self._levels.get(sandbox)
-        if room is None:
-            room = self._levels[sandbox] = await in_own_thread(self._look_up, sandbox)
-            if sandbox.level not in (room.level, "auto"):
+        if sandbox not in self._room_of:
+            room = await in_own_thread(self._look_up, sandbox)
+            if sandbox not in self._room_of and sandbox.level not in (room.level, "auto"):  # several may have asked
                 words = "the sandbox level %r was asked for, and %r is what can be reached here"
                 logger.warning(words, sandbox.level, room.level)
-        return room
+            self._room_of[sandbox] = room
+        return self._room_of[sandbox]
 
     def _look_up(self, sandbox: SandboxSpec) -> Room:
         return self._room(reach(sandbox), sandbox)  # this may try out what works
