@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from adescent.evolution import async_evolve
 from adescent.executors import InlineExecutor, ThreadExecutor
@@ -255,7 +256,12 @@ async def test_a_watcher_that_raises_is_counted_and_logged(
         told.append(event)
         raise error("not today")
 
-    result = await run(schedule, on_event=lambda event: form(fail)(event))
+    async def propose(*args: Any) -> str:
+        while not caplog.records:  # so that the run does not end before the first failure is counted
+            await checkpoint()
+        return teach(*args)
+
+    result = await run(schedule, propose=propose, on_event=lambda event: form(fail)(event))
     assert result.final_reward == 1.0
     assert 0 < result.counters["on_event_failed"] < len(told)  # what is told at the end comes after the result
     assert isinstance(told[-1], RunFinished)
