@@ -10,7 +10,11 @@ from anyio.abc import ObjectReceiveStream
 
 from adescent.workspec import Result
 
-__all__ = ["ResultStream"]
+__all__ = ["ReaderLeft", "ResultStream"]
+
+
+class ReaderLeft(BrokenResourceError):
+    """Nobody reads the results any more: told from what an executor, or whatever makes the specs, may raise."""
 
 
 class ResultStream(ObjectReceiveStream[Result]):
@@ -28,11 +32,11 @@ class ResultStream(ObjectReceiveStream[Result]):
         self._closed = False
 
     async def put(self, result: Result) -> None:
-        """Add a result as soon as there is room for it. Raises BrokenResourceError once the reader has left."""
+        """Add a result as soon as there is room for it. Raises ReaderLeft once the stream is closed."""
         while len(self._results) >= self._room and not self._closed:
             await self._change()
         if self._closed:
-            raise BrokenResourceError
+            raise ReaderLeft
         self._results.append(result)
         self._changed.set()
 

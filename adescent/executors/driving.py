@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from adescent.cancellation import own_task
 from adescent.checks import need_whole
 from adescent.errors import OptionError
-from adescent.executors.arrivals import ResultStream
+from adescent.executors.arrivals import ReaderLeft, ResultStream
 from adescent.executors.blocking import run_blocking
 from adescent.policies import Executor
 from adescent.sidebyside import FirstError, side_by_side
@@ -49,7 +49,7 @@ async def map_rollouts(
         with first.ending(group.cancel_scope):
             try:
                 await _deliver_all(executor, specs, width, deliver)
-            except anyio.BrokenResourceError:  # the reader closed the stream: it has seen enough
+            except ReaderLeft:  # it has seen enough
                 pass
         stream.end()
 
