@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from adescent.errors import AdescentError, VoidScore
 from adescent.executors.launching import Room
 from adescent.executors.pool import Order
+from adescent.executors.pool_rules import Loss
 from adescent.executors.results import failure_from, traceback_of
 from adescent.executors.wire import Done, Failed
 from adescent.tasks import Score, as_score
@@ -16,7 +17,7 @@ from adescent.workspec import Failure, Result, RolloutSpec
 
 __all__ = ["outcome", "refused"]
 
-_LOST = {
+_LOST: dict[Loss, tuple[str, str]] = {
     "deaths": ("WorkerLost", "its worker was lost {count} times"),
     "timeout": ("RolloutTimeout", "not done in the time its sandbox gives it (timeout_s)"),
     "cpu": ("CpuTimeExceeded", "used up the processor time its sandbox gives it (cpu_seconds)"),
@@ -50,7 +51,8 @@ def outcome(spec: RolloutSpec, order: Order, room: Room, *, after: Result | None
     elif isinstance(answer, Failed):
         reading = _failed(answer)
     else:
-        reading = _lost(order)
+        assert order.loss is not None  # settled or lost
+        reading = _lost(order, order.loss)
     result = Result(
         spec.lease_id,
         spec.task.id,
@@ -86,8 +88,8 @@ def _failed(failed: Failed) -> _Reading:
     return _Reading(failed.output, None, failure, failed.traceback, failed.seconds)
 
 
-def _lost(order: Order) -> _Reading:
-    type_, words = _LOST[order.loss]
+def _lost(order: Order, loss: Loss) -> _Reading:
+    type_, words = _LOST[loss]
     why = "; ".join(order.deaths) or order.detail
     message = words.format(count=len(order.deaths)) + (f": {why}" if why else "")
     return _Reading(error=Failure("infrastructure", "worker", type_, message))

@@ -21,6 +21,7 @@ from adescent.executors.pool_rules import (
     GiveUp,
     Kill,
     Lease,
+    Loss,
     PoolLimits,
     PoolRules,
     PoolStatistics,
@@ -81,7 +82,7 @@ class Order(Lease):
     checkpoint: Any = None
     log: str = ""
     answer: Done | Failed | None = None
-    loss: str = ""
+    loss: Loss | None = None
     detail: str = ""
     settled: anyio.Event = field(factory=anyio.Event)
 
@@ -90,7 +91,7 @@ class Order(Lease):
         self.answer = answer
         self.settled.set()
 
-    def lose(self, why: str, detail: str) -> None:
+    def lose(self, why: Loss, detail: str) -> None:
         """Nobody will do it."""
         self.loss = why
         self.detail = detail

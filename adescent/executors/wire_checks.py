@@ -22,7 +22,7 @@ def _refuse(value: object, wanted: str) -> NoReturn:
 def _exactly(kind: type) -> Hook:
     def check(value: Any, _: Any = None) -> Any:
         if type(value) is not kind:
-            _refuse(value, f"{kind.__name__}")
+            _refuse(value, kind.__name__)
         return value
 
     return check
