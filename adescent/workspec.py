@@ -93,6 +93,11 @@ class SandboxSpec:
         return self._fingerprint
 
 
+def _sandbox(_: Any, attribute: Any, value: SandboxSpec | None) -> None:
+    if value is not None and not isinstance(value, SandboxSpec):
+        raise ContractError(f"{attribute.name}={shown(value)} must be made as SandboxSpec(…).")
+
+
 @frozen
 class Workspace:
     """A directory that a worker process has to itself: its absolute ``path``, and the ``id`` of its lease."""
@@ -106,14 +111,15 @@ class RolloutSpec:
     """One rollout: run the task against a rendered artifact, score what comes out.
 
     ``run`` and ``reward`` None mean the actors attached to the executor. ``lease_id`` stays the same over every
-    ``attempt`` (0, 1, …), so that a late second answer can be told from a first one.
+    ``attempt`` (0, 1, …), so that a late second answer can be told from a first one. Raises ContractError for a
+    ``sandbox`` that is none.
     """
 
     rendered: str
     task: Task
     run: Ref | None = None
     reward: Ref | None = None
-    sandbox: SandboxSpec | None = None
+    sandbox: SandboxSpec | None = field(default=None, validator=_sandbox)
     lease_id: str = ""
     attempt: int = 0
     resume_state: Any = None

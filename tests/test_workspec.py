@@ -79,6 +79,13 @@ def test_where_nothing_is_confined_only_limits_and_secrets_are_asked_for(option:
     assert SandboxSpec(**nothing).asks_for_something == (option in there_all_the_same)
 
 
+@pytest.mark.parametrize("wrong", ["limits", 3, SandboxSpec, {"level": "limits"}])
+def test_a_rollout_is_confined_by_a_sandbox_or_not_made(wrong: Any) -> None:
+    with pytest.raises(ContractError, match=r"sandbox=.* made as SandboxSpec\("):
+        RolloutSpec("", Task("t", "?"), sandbox=wrong)
+    assert RolloutSpec("", Task("t", "?"), sandbox=SandboxSpec()).sandbox == SandboxSpec()
+
+
 @pytest.mark.parametrize("kind", ["model", "infrastructure", "caller"])
 def test_a_result_says_who_has_to_act(kind: Any) -> None:
     failed = Result("lease", "t", error=Failure(kind, "run", "ValueError", "no"))

@@ -14,6 +14,7 @@ from adescent.executors.results import contained, failure_from, traceback_of
 from adescent.executors.signatures import REWARD, RUN
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Actors
+from adescent.policies.conformance import need_record
 from adescent.refs import Ref, Resolver
 from adescent.tasks import Task, as_score
 from adescent.workspec import FailureKind, Result, RolloutSpec
@@ -37,6 +38,7 @@ class LocalExecutor:
     def __init__(self, threads: ThreadPool, slots: int | None, actors: Actors | None = None) -> None:
         self.threads = threads
         self.slots = slots
+        need_record("actors", actors, Actors)
         self._actors = Actors(None, None) if actors is None else actors
         self._resolver = self._actors.resolver or Resolver()
         self._run = None if actors is None else self._bound("run", actors.run)

@@ -48,7 +48,7 @@ class ProcessExecutor:
     replaced after ``max_tasks_per_worker`` rollouts (None: never). ``provider`` gives workers their directories,
     ``admission`` is a ceiling on rollouts at once that is shared with others.
 
-    Raises OptionError for a value out of range or of another kind, and ContractError inside a worker: pools do not nest.
+    Raises OptionError for a value out of range or of another kind, ContractError inside a worker: pools do not nest.
     """
 
     takes_callables = False

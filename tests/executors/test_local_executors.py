@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from adescent.errors import ContractError, RefError
+from adescent.errors import ContractError, OptionError, RefError
 from adescent.executors import collect_rollouts
 from adescent.executors.local import LocalExecutor
 from adescent.policies import Actors
@@ -45,6 +45,12 @@ def full(task: Task, output: object) -> float:
 async def full_async(task: Task, output: object) -> Score:
     await checkpoint()
     return Score(1.0, "fine")
+
+
+async def test_what_are_no_actors_is_refused(local_executor: LocalExecutor) -> None:
+    for wrong in (3, (echo, full), Ref("adescent.rewards:exact_match"), Actors):
+        with pytest.raises(OptionError, match=r"actors=.*Actors\("):
+            local_executor.attach_actors(wrong)  # type: ignore[arg-type]
 
 
 # Side by side ---------------------------------------------------------------------------------------------------------

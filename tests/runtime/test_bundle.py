@@ -18,10 +18,11 @@ from adescent.aggregator import (
     UnionFusion,
 )
 from adescent.errors import OptionError
-from adescent.executors import InlineExecutor, ThreadExecutor
+from adescent.executors import InlineExecutor, ProcessExecutor, ThreadExecutor
 from adescent.ledger import MemoryLedger
-from adescent.policies import Policies
+from adescent.policies import Actors, Policies
 from adescent.runtime.worker import DirectProposal
+from adescent.sandbox import Admission, Workspaces
 from adescent.scheduling import DifficultyWeighted, RoundRobin
 from adescent.verifier import EvaluationGroup, LayeredVerifier, MemoryCache
 from adescent.workspec import SandboxSpec
@@ -73,6 +74,16 @@ def test_what_is_no_policy_of_the_kind_is_refused_by_name(name: str) -> None:
         wrong[name] = kind
         with pytest.raises(OptionError, match=rf"{name}= .*{kind.__name__}\("):
             Policies(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [("sandbox", SandboxSpec), ("provider", Workspaces), ("admission", Admission), ("actors", Actors)],
+)
+def test_what_processes_cannot_use_is_refused_by_name_when_the_executor_is_made(option: str, kind: Any) -> None:
+    for wrong in (3, ("run", "reward"), kind):
+        with pytest.raises(OptionError, match=rf"{option}="):
+            ProcessExecutor(1, **{option: wrong})
 
 
 def test_a_bundle_can_be_changed_in_one_field() -> None:
