@@ -40,15 +40,18 @@ class Room:
     level: Level
     sandbox: SandboxSpec
     redactor: Redactor
-    isolated: bool
     readable: tuple[str, ...]
 
     @classmethod
     def at(cls, level: Level, sandbox: SandboxSpec) -> Room:
         """Look up what such a room needs to know of this process. May read a disk."""
-        isolated = isolates(level)
-        readable = tuple(interpreter_paths()) if isolated else ()
-        return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), isolated, readable)
+        readable = tuple(interpreter_paths()) if isolates(level) else ()
+        return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), readable)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether its code is kept from what it was not given."""
+        return isolates(self.level)
 
 
 @frozen(eq=False)
