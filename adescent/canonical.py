@@ -14,7 +14,7 @@ from typing import Any
 
 from adescent.errors import ContractError
 
-__all__ = ["canonical_json", "check_json", "digest_of", "digest_of_text"]
+__all__ = ["as_dict", "canonical_json", "check_json", "digest_of", "digest_of_text"]
 
 MAX_INTEGER = 2**63
 MAX_DEPTH = 64
@@ -67,15 +67,14 @@ def canonical_json(value: Any) -> bytes:
         raise ContractError(f"not to be written as JSON: {error}") from error
 
 
-def _as_dict(value: object) -> dict[Any, Any]:
+def as_dict(value: object) -> dict[Any, Any]:
+    """What an encoder that knows dicts alone is to write for a mapping of another kind. Raises TypeError for others."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-_ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_as_dict
-)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=as_dict)
 
 
 def digest_of(value: Any) -> str:

@@ -21,7 +21,6 @@ Messages that are sent for every rollout are flat: nesting is what costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from operator import eq
 from typing import Any, Literal, cast
@@ -31,6 +30,7 @@ from attrs import field, frozen
 from cattrs.fns import identity
 from cattrs.preconf.msgpack import MsgpackConverter, make_converter
 
+from adescent.canonical import as_dict
 from adescent.errors import WireError
 from adescent.executors.wire_checks import CHECKS
 from adescent.executors.wire_values import MAX_VALUES, holds_too_many
@@ -237,7 +237,7 @@ def encode(message: Message) -> bytes:
     try:
         fields = _WRITE[kind](message)
         fields[TAG] = _TAG_OF[kind]
-        packed = cast("bytes", msgpack.packb(fields, default=_as_dict))
+        packed = cast("bytes", msgpack.packb(fields, default=as_dict))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WireError(f"a {kind.__name__} message cannot be sent: {error}") from error
     if holds_too_many(packed):
@@ -260,10 +260,4 @@ def decode(data: bytes | memoryview) -> Message:
 
 def plain(value: Any) -> Any:
     """A copy of a JSON value as the other side gets it: dicts for mappings, lists for tuples."""
-    return msgpack.unpackb(msgpack.packb(value, default=_as_dict))
-
-
-def _as_dict(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} is not JSON")
+    return msgpack.unpackb(msgpack.packb(value, default=as_dict))
