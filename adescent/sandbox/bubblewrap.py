@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,7 @@ def bubblewrap_command(
     shown = covering(readable)
     system = covering([*SYSTEM, *(NETWORK if network else ())])
     return [
+        *_hearing_of_children(),
         shutil.which("bwrap") or "bwrap",
         *_APART,
         *([] if network else ["--unshare-net"]),
@@ -73,7 +75,8 @@ def missing(*, network: bool) -> str:
 
 
 def _trial(outside: str, workspace: str, *, network: bool) -> str:
-    apart = f"import os; raise SystemExit(os.getsid(0) != 0 or os.path.exists({outside!r}))"
+    seen = f"import os; apart = os.getsid(0) == 0 and not os.path.exists({outside!r})"
+    apart = f"{seen}; print(apart); raise SystemExit(not apart)"
     command = bubblewrap_command(
         [sys.executable, "-I", "-S", "-c", apart],
         workspace=workspace,
@@ -92,12 +95,12 @@ def _trial(outside: str, workspace: str, *, network: bool) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bwrap does not run here ({error}); {INSTALL}"
+    if ran.stdout.strip() == b"True":  # its exit code is 0 whatever it did, where this program ignores SIGCHLD
+        return ""
     return _in_words(ran.returncode, ran.stderr.decode(errors="replace").strip())
 
 
 def _in_words(code: int, complaint: str) -> str:
-    if code == 0:
-        return ""
     if "nknown option" in complaint:
         return f"bwrap is too old ({complaint.splitlines()[0]}): {INSTALL}"
     return (
@@ -105,6 +108,14 @@ def _in_words(code: int, complaint: str) -> str:
         "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), "
         "or give the container the right to make namespaces."
     )
+
+
+def _hearing_of_children() -> list[str]:
+    """What to start ``bwrap`` with: it waits for ever for a child whose end is kept from it, as it inherits."""
+    if signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN:
+        return []
+    heard = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-I", "-S", "-c", heard]
 
 
 def _as_whom(shown: Iterable[str]) -> list[str]:

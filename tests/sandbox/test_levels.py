@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -86,6 +87,21 @@ def test_a_trial_of_bubblewrap_is_made_once(place: Any) -> None:
     assert bubblewrap.missing.cache_info().misses == before
 
 
+@pytest.fixture
+def childless() -> Iterator[None]:
+    """The program ignores SIGCHLD, so that it is never told how a child ended, and what it starts ignores it too."""
+    usual = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, usual)
+
+
+@pytest.mark.usefixtures("childless")
+def test_bubblewrap_works_in_a_program_that_ignores_its_children(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.need("bubblewrap")
+    monkeypatch.setattr(bubblewrap, "TRIAL_SECONDS", 5.0)
+    assert bubblewrap.missing.__wrapped__(network=False) == ""
+
+
 # What is said ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +134,11 @@ def test_a_bubblewrap_that_does_not_do_is_no_bubblewrap(
 ) -> None:
     said = trial_with(program, tmp_path, monkeypatch)
     assert re.search(words, said), said
+
+
+@pytest.mark.usefixtures("childless")
+def test_a_trial_does_not_take_silence_for_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "does not work here" in trial_with("exit 1", tmp_path, monkeypatch)
 
 
 def test_a_bubblewrap_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import faulthandler
 import inspect
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -20,6 +19,7 @@ from adescent.executors.child.channel import Channel
 from adescent.executors.child.descriptors import out_of_reach, tie_to_parent
 from adescent.executors.child.offspring import Offspring
 from adescent.executors.child.rollouts import Call
+from adescent.executors.child.signals import usual_signals
 from adescent.executors.child.worker import Worker
 from adescent.executors.child.workspace import OwnDirectory, SharedDirectory
 from adescent.executors.results import contained
@@ -35,7 +35,7 @@ Returned = TypeVar("Returned")
 def main(receiving: int, sending: int) -> int:
     """Serve the parent at the other ends of these pipes; the exit code, 0 when it has closed them."""
     tie_to_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group of a terminal: the parent decides
+    usual_signals()
     faulthandler.enable()
     channel = Channel(out_of_reach(receiving), out_of_reach(sending))
     reason = ""
