@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from adescent.errors import ContractError
 
-__all__ = ["is_number", "is_whole", "need_share", "need_whole", "shown"]
+__all__ = ["is_duration", "is_number", "is_whole", "need_share", "need_whole", "shown"]
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -16,6 +16,11 @@ def is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, float):
         return True
     return is_whole(value) and abs(value) <= sys.float_info.max
+
+
+def is_duration(value: object) -> TypeGuard[float]:
+    """Whether it is a number of seconds that passes: above 0, and finite."""
+    return is_number(value) and 0 < value < math.inf
 
 
 def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:

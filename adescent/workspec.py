@@ -6,7 +6,6 @@ actors attached in this process are meant. A result reports and never raises, si
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any, Literal, get_args
 from attrs import Attribute, field, frozen
 
 from adescent.canonical import digest_of
-from adescent.checks import is_number, need_whole, shown
+from adescent.checks import is_duration, need_whole, shown
 from adescent.errors import ContractError
 from adescent.refs import Ref
 from adescent.tasks import Score, Task, Usage
@@ -45,7 +44,7 @@ def _whole(_: Any, attribute: Attribute[Any], value: Any) -> None:
 
 
 def _seconds(_: Any, attribute: Attribute[Any], value: Any) -> None:
-    if value is not None and not (is_number(value) and 0 < value < math.inf):
+    if value is not None and not is_duration(value):
         given = f"SandboxSpec({attribute.name}={shown(value)})"
         raise ContractError(f"{given} must be a number of seconds above 0, or None.")
 

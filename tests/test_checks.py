@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adescent.checks import is_number, is_whole, need_share, need_whole, shown
+from adescent.checks import is_duration, is_number, is_whole, need_share, need_whole, shown
 from adescent.errors import ContractError, OptionError
 
 
@@ -23,6 +23,13 @@ def test_numbers(value: Any) -> None:
 def test_what_is_none(value: Any) -> None:
     assert not is_number(value)
     assert not is_whole(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"), [(1, True), (1e-9, True), (0, False), (-1, False), (math.inf, False), (math.nan, False)]
+)
+def test_a_duration_passes(value: Any, passes: bool) -> None:
+    assert is_duration(value) == passes
 
 
 def test_an_int_that_no_float_can_hold_is_a_whole_number_and_no_number_to_calculate_with() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import re
 import secrets
@@ -19,13 +18,13 @@ from contextlib import closing, contextmanager
 from errno import ELOOP
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
-from adescent.checks import is_number
+from adescent.checks import is_duration
 from adescent.errors import ContractError
 from adescent.sandbox.demolition import DIRECTORY, OURS, demolish
 
-__all__ = ["Lease", "is_duration", "lease_ids", "lease_root", "renew_lease"]
+__all__ = ["Lease", "lease_ids", "lease_root", "renew_lease"]
 
 SUFFIX = ".lease"
 LONGEST_OWNER = 200
@@ -155,11 +154,6 @@ class Lease:
     def close(self) -> None:
         """End the lock. What has not been removed is for a reaper, once it has expired."""
         self._file.close()
-
-
-def is_duration(value: object) -> TypeGuard[float]:
-    """Whether it is a number of seconds that passes."""
-    return is_number(value) and 0 < value < math.inf
 
 
 def _opened(root: int, id: str, flags: int = 0) -> FileIO:

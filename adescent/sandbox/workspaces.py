@@ -12,10 +12,10 @@ from pathlib import Path
 from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
-from adescent.checks import shown
+from adescent.checks import is_duration, shown
 from adescent.errors import OptionError
 from adescent.own_thread import in_own_thread
-from adescent.sandbox.leases import Lease, is_duration, lease_ids, lease_root, renew_lease
+from adescent.sandbox.leases import Lease, lease_ids, lease_root, renew_lease
 from adescent.workspec import Workspace
 
 __all__ = ["Workspaces"]
