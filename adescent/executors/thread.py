@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from adescent.checks import need_whole
+from adescent.errors import OptionError
 from adescent.executors.local import LocalExecutor
 from adescent.executors.threads import ThreadPool
 from adescent.policies import Actors
@@ -18,4 +20,5 @@ class ThreadExecutor(LocalExecutor):
     """
 
     def __init__(self, n: int, thread_grace: float = 5.0, *, actors: Actors | None = None) -> None:
+        need_whole("n", n, 1, OptionError, of="ThreadExecutor")
         super().__init__(ThreadPool(n, thread_grace), n, actors)

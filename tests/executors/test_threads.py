@@ -14,6 +14,7 @@ from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from adescent.errors import ContractError, OptionError, WrongThread
+from adescent.executors import ThreadExecutor
 from adescent.executors.threads import ThreadPool, ThreadStatistics
 from adescent.executors.wakeup import LoopBell
 
@@ -188,6 +189,14 @@ async def test_a_system_short_of_threads_is_borne_once_there_is_one(monkeypatch:
 def test_sizes_and_graces_that_mean_nothing_are_refused(size: Any, grace: float) -> None:
     with pytest.raises(OptionError):
         ThreadPool(size, grace)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [({"n": 0}, r"ThreadExecutor\(n=0\)"), ({"thread_grace": -1}, "thread_grace=-1")]
+)
+def test_an_executor_names_them_as_it_calls_them(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        ThreadExecutor(**{"n": 1} | options)
 
 
 @pytest.mark.anyio
