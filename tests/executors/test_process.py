@@ -361,6 +361,17 @@ async def test_variables_are_passed_by_name_and_their_values_come_back_nowhere(a
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("tokens")
+async def test_values_are_those_of_the_opening(anyio_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = ProcessExecutor(1, sandbox=SandboxSpec(env=("API_TOKEN",)))
+    for token in (TOKEN, "the-next-one"):
+        monkeypatch.setenv("API_TOKEN", token)
+        (died,) = await rolled_out(executor, actors("leaking", "leaking_feedback"), spec_of("die"))
+        assert died.log.count("died of «API_TOKEN»") == 3
+        assert token not in repr(died)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("tokens")
 async def test_nor_in_the_names_of_metrics_and_exceptions(anyio_backend: Any) -> None:
     executor = ProcessExecutor(1, sandbox=SandboxSpec(env=("API_TOKEN",)))
     named, raised = await rolled_out(
