@@ -371,7 +371,7 @@ def _called(target: str, factory: Any, config: dict[str, Any]) -> Any:
         made = factory(**config)
     except ContractError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RefError(f"{target} raised {type(error).__name__} when called with its config: {error}") from error
     if inspect.iscoroutine(made):
         made.close()

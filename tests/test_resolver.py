@@ -356,6 +356,12 @@ def test_a_failing_import_is_the_cause(
     assert isinstance(refusal.value.__cause__, cause)
 
 
+def test_a_factory_that_exits_is_named(write_module: Callable[[str, str], None]) -> None:
+    write_module("leaving", "def f():\n    raise SystemExit(3)\n")
+    with pytest.raises(RefError, match="leaving:f raised SystemExit when called with its config: 3"):
+        Resolver(allow=("leaving:",)).resolve(Ref("leaving:f"))
+
+
 def test_what_failed_is_tried_again(write_module: Callable[[str, str], None]) -> None:
     write_module("recovering", "calls = []\ndef f():\n    calls.append(1)\n    return 1 // (len(calls) - 1)\n")
     resolver = Resolver(allow=("recovering:",))

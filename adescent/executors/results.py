@@ -6,15 +6,16 @@ The record says whose fault it is, whether trying again may help, and where it h
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from adescent.checks import is_number
 from adescent.errors import AdescentError, Transient
 from adescent.workspec import Failure, FailureKind
 
-__all__ = ["ActorAborted", "contained", "failure_from", "traceback_of"]
+__all__ = ["ActorAborted", "cause_of", "contained", "failure_from", "traceback_of", "type_name"]
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 8_192
@@ -25,6 +26,7 @@ MAX_REDACTED, MARGIN = 2**20, 2**18
 were cut off, are then left out: a secret that was cut in two there was not found."""
 
 _HERE = str(Path(__file__).parent)
+_NAME = type.__dict__["__name__"]
 _PASSING = (Transient, ConnectionError, TimeoutError)
 
 
@@ -42,14 +44,28 @@ class ActorAborted(AdescentError):
 def contained(function: Callable[..., Any], *args: Any) -> Any:
     """Call a plain function so that it raises Exceptions only: whatever else it raises comes as `ActorAborted`.
 
-    That is done where it runs: on a loop a CancelledError of the function's would look like one of the task's.
+    That is done where it runs: on a loop a CancelledError of the function's would look like one of the task's. And so
+    does a StopIteration, of which a coroutine would make something else.
     """
     try:
         return function(*args)
+    except StopIteration as error:
+        raise ActorAborted(error) from error
     except Exception:
         raise
     except BaseException as error:
         raise ActorAborted(error) from error
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What the actor itself raised: `ActorAborted` is seen through."""
+    return error.error if type(error) is ActorAborted else error
+
+
+def type_name(error: BaseException) -> str:
+    """The name of its type, whatever a metaclass says instead."""
+    name: str = _NAME.__get__(type(error))
+    return name
 
 
 def failure_from(
@@ -59,20 +75,20 @@ def failure_from(
     redact: Callable[[str], str] | None = None,
 ) -> Failure:
     """The record of what an actor raised; `ActorAborted` is seen through. Its message is redacted, then cut."""
-    cause = error.error if isinstance(error, ActorAborted) else error
+    cause = cause_of(error)
     return Failure(
-        kind, stage, type(cause).__name__, _words(cause, redact), _is_passing(cause), _retry_after(cause), cause=cause
+        kind, stage, type_name(cause), _words(cause, redact), _is_passing(cause), _retry_after(cause), cause=cause
     )
 
 
 def traceback_of(error: BaseException, redact: Callable[[str], str] | None = None) -> str:
     """The text of its traceback from the actor's first frame on, redacted; at most the last 8192 characters of that."""
-    cause = error.error if isinstance(error, ActorAborted) else error
+    cause = cause_of(error)
     frames = _beyond_us(cause.__traceback__)
     try:
         text = "".join(traceback.format_exception(type(cause), cause, frames))
     except Exception:  # noqa: BLE001 - a class that exec() has made in a bare scope has no module to be named by
-        text = f"{''.join(traceback.format_tb(frames))}{type(cause).__name__}: {_words(cause, redact)}\n"
+        text = f"{''.join(traceback.format_tb(frames))}{type_name(cause)}: {_words(cause, redact)}\n"
     if redact is not None:
         text = redact(text) if len(text) <= MAX_REDACTED else redact(text[-MAX_REDACTED:])[MARGIN:]
     return text[-MAX_TRACEBACK:]
@@ -90,16 +106,24 @@ def _words(error: BaseException, redact: Callable[[str], str] | None) -> str:
 
 def _is_passing(error: BaseException) -> bool:
     """Whether it may pass. A group (of a task group inside the actor) may when everything in it may."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_passing, error.exceptions))
-    return isinstance(error, _PASSING)
+    return all(isinstance(leaf, _PASSING) for leaf in _leaves(error))
 
 
 def _retry_after(error: BaseException) -> float | None:
     """The seconds to wait that were asked for; of a group's, the most."""
-    if isinstance(error, BaseExceptionGroup):
-        return max(filter(None, map(_retry_after, error.exceptions)), default=None)
-    return error.retry_after if isinstance(error, Transient) else None
+    waits = [leaf.retry_after for leaf in _leaves(error) if isinstance(leaf, Transient)]
+    return max(filter(is_number, waits), default=None)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """What is no group, of groups in groups, however deep."""
+    left = [error]
+    while left:
+        found = left.pop()
+        if isinstance(found, BaseExceptionGroup):
+            left += found.exceptions
+        else:
+            yield found
 
 
 def _beyond_us(trace: TracebackType | None) -> TracebackType | None:

@@ -103,7 +103,7 @@ def _confined(channel: Channel, hello: Hello) -> Worker:
 
 async def _call(loop: Any, actor: Callable[..., Any], *args: Any) -> Any:
     returned = contained(actor, *args)
-    if inspect.isawaitable(returned):
+    if contained(inspect.isawaitable, returned):
         from adescent.executors.child.loop import await_alone
 
         return contained(await_alone, returned, loop)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import RLock
 from time import monotonic
 from typing import Any
 
 from adescent.executors.child.descriptors import StandardDescriptors
+from adescent.executors.results import contained
 from adescent.sandbox.redaction import Redactor
 
-__all__ = ["PRINTS", "RolloutLog", "StandardStreams"]
+__all__ = ["PRINTS", "RolloutLog", "StandardStreams", "printing_to"]
 
 PIECE = 1024
 """Characters after which a line that has not ended is sent in part."""
@@ -28,6 +30,23 @@ KEPT = 2 * TAIL
 
 PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
 """The log of the rollout on whose behalf code runs; the tasks it starts inherit it."""
+
+
+@contextmanager
+def printing_to(log: RolloutLog) -> Iterator[None]:
+    """Within, what is printed is of that rollout, also what a stream of the rollout's own holds back until the end."""
+    before = PRINTS.set(log)
+    try:
+        yield
+    finally:
+        for name in ("stdout", "stderr"):
+            with suppress(Exception):
+                contained(_flush, name)
+        PRINTS.reset(before)
+
+
+def _flush(name: str) -> None:
+    getattr(sys, name).flush()
 
 
 class RolloutLog:
@@ -161,20 +180,57 @@ class _Routed(io.RawIOBase):
 
 
 class StandardStreams:
-    """What ``sys.stdout`` and ``sys.stderr`` are in a worker, and the descriptors below them."""
+    """What the standard streams are in a worker, and the descriptors below them."""
 
     def __init__(self) -> None:
         self._descriptors = StandardDescriptors()
-        self._out, self._err = _text_over(1), _text_over(2)
+        self._in = _reading_nothing()
+        self._out, self._err = _Text(1), _Text(2)
         self.restore()
 
     def restore(self) -> None:
         """Put them in place, in case user code left something else there."""
-        self._descriptors.restore()
+        if _is_gone(self._in):  # ``exit()`` closes it
+            self._in = _reading_nothing()
+        for stream in (self._out, self._err):
+            stream.restore()
+        sys.stdin = sys.__stdin__ = self._in  # type: ignore[misc]
         sys.stdout = sys.__stdout__ = self._out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._err  # type: ignore[misc]
+        self._descriptors.restore()  # last: what stood in their place may close a descriptor when nobody holds it
 
 
-def _text_over(descriptor: int) -> io.TextIOWrapper:
-    # Lone surrogates are spelled out: a log crosses to the parent as UTF-8.
-    return io.TextIOWrapper(_Routed(descriptor), "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]
+def _reading_nothing() -> io.TextIOWrapper:
+    return open(0, encoding="utf-8", closefd=False)
+
+
+def _is_gone(stream: io.TextIOWrapper) -> bool:
+    try:
+        return stream.closed
+    except ValueError:  # it has been detached from what was below
+        return True
+
+
+class _Text(io.TextIOWrapper):
+    """A standard stream. What user code makes of it is undone by `restore`."""
+
+    def __init__(self, descriptor: int) -> None:
+        # Lone surrogates are spelled out: a log crosses to the parent as UTF-8.
+        super().__init__(_Routed(descriptor), "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]
+        self._is_changed = False
+
+    def reconfigure(self, **changes: Any) -> None:
+        self._is_changed = True
+        super().reconfigure(**changes)
+
+    def detach(self) -> Any:
+        """What is below, for another stream over it; this one stays as well: the next rollout prints here too."""
+        return self.buffer
+
+    def restore(self) -> None:
+        """Write as at first."""
+        if self._is_changed:
+            super().reconfigure(
+                encoding="utf-8", errors="backslashreplace", newline=None, line_buffering=False, write_through=True
+            )
+            self._is_changed = False

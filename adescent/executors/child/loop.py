@@ -113,12 +113,15 @@ class _Rollouts:
 async def _call(desk: Desk, original: Original, actor: Callable[..., Any], *args: Any) -> Any:
     try:
         returned = actor(*args) if is_async(actor) or is_ours(actor) else await desk.call(actor, *args)
+        if is_async(actor):
+            returned = await returned
+        # What a plain function returned may be there to be awaited, and so may what an async one forgot to await.
         if inspect.isawaitable(returned):
             returned = await returned
     except BaseException as error:
         original.end_copy()
         await _settle()
-        if isinstance(error, Exception):
+        if issubclass(type(error), Exception):  # by its type: what it says of its class may be anything
             raise
         raise ActorAborted(error) from error
     original.end_copy()

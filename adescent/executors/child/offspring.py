@@ -7,6 +7,8 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+from adescent.executors.child.helpers import forget_helpers
+
 __all__ = ["Offspring"]
 
 
@@ -26,15 +28,15 @@ class Offspring:
 
     def end(self) -> None:
         """Kill the others and all that comes from them, but for what has been left an orphan: that is not found."""
-        if not _has_children():
-            return
-        for child in set(_children("self")) - self._kept:
+        ended = set(_children("self")) - self._kept if _has_children() else set()
+        for child in ended:
             for pid in (child, *_descendants(child)):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except (ProcessLookupError, PermissionError):
                     pass
             _reap(child)
+        forget_helpers(ended)
 
 
 def _has_children() -> bool:

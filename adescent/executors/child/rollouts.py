@@ -12,12 +12,13 @@ from attrs import frozen
 from adescent.canonical import check_json
 from adescent.checks import is_number
 from adescent.errors import ContractError, WireError
-from adescent.executors.child.log import PRINTS, RolloutLog
+from adescent.executors.child.log import RolloutLog, printing_to
 from adescent.executors.child.reserve import Reserve
 from adescent.executors.context import RolloutContext
-from adescent.executors.results import ActorAborted, contained, failure_from, traceback_of
+from adescent.executors.framing import frame
+from adescent.executors.results import cause_of, contained, failure_from, traceback_of, type_name
 from adescent.executors.signatures import is_async, reward_arity, run_arity
-from adescent.executors.wire import Done, Failed, Job, Run, plain
+from adescent.executors.wire import Done, Failed, Job, Run, encode, plain
 from adescent.refs import Ref, Resolver
 from adescent.tasks import Score, Task, as_score
 from adescent.workspec import FailureKind
@@ -83,13 +84,11 @@ class Rollout:
 
     def actors(self, resolver: Resolver) -> Actors | Failed:
         """Its job's actors, or the answer that they cannot be had. May import, on this rollout's behalf."""
-        printing = PRINTS.set(self.log)
         try:
-            actors: Actors = contained(Actors.of, self.job, resolver)
+            with printing_to(self.log):
+                actors: Actors = contained(Actors.of, self.job, resolver)
         except Exception as error:  # noqa: BLE001 - whatever an import raises
             return self._failed(error, "caller", "worker")
-        finally:
-            PRINTS.reset(printing)
         return actors
 
     async def perform(self, actors: Actors, call: Call) -> Done | Failed:
@@ -98,32 +97,34 @@ class Rollout:
         output = None
         kind: FailureKind = "model"
         stage: Stage = "run"
-        printing = PRINTS.set(self.log)
         try:
-            if actors.run is not None:
-                output = as_output(await call(actors.run, *self._arguments(task, actors)))
-            if actors.reward is None:
-                return Done(self.run.lease, self._seconds(), output)
-            kind, stage = "caller", "reward"
-            given = self.run.output if actors.run is None else _copied(output)
-            score = _as_wire_score(await call(actors.reward, task, given))
+            with printing_to(self.log):
+                if actors.run is not None:
+                    # What it gave may have methods of its own making: they are the actor's code as well.
+                    output = contained(as_output, await call(actors.run, *self._arguments(task, actors)))
+                if actors.reward is None:
+                    return Done(self.run.lease, self._seconds(), output)
+                kind, stage = "caller", "reward"
+                given = self.run.output if actors.run is None else _copied(output)
+                score: Score = contained(_as_wire_score, await call(actors.reward, task, given))
         except Exception as error:  # noqa: BLE001 - one bad rollout is evidence and leaves its neighbours alone
             return self._failed(error, kind, stage, output)
-        finally:
-            PRINTS.reset(printing)
-        feedback, metrics = spelled_out(score.feedback), dict(score.metrics)
-        return Done(self.run.lease, self._seconds(), output, score.value, feedback, metrics)
+        return Done(self.run.lease, self._seconds(), output, score.value, score.feedback, dict(score.metrics))
 
     def cancelled(self) -> Failed:
         """The answer that says that it was stopped."""
         message = "the rollout was not wanted any more."
         return Failed(self.run.lease, self._seconds(), "infrastructure", "worker", "Cancelled", message)
 
-    def unsendable(self, error: WireError) -> Failed:
-        """The answer in place of one that is too large, or holds what does not cross."""
-        if self.job.run is None:
-            return self._failed(error, "caller", "reward")
-        return self._failed(error, "model", "run")
+    def unsendable(self, error: WireError, output: Any) -> Failed:
+        """The answer in place of one that is too large: what its scorer said is, if its output can be sent alone."""
+        if self.job.reward is None:
+            return self._failed(error, "model", "run")
+        try:
+            frame(encode(Done(self.run.lease, 0.0, output)))
+        except WireError:
+            return self._failed(error, "model", "run")
+        return self._failed(error, "caller", "reward", output)
 
     def _arguments(self, task: Task, actors: Actors) -> tuple[Any, ...]:
         shown = task.without(self.job.hide)
@@ -132,18 +133,22 @@ class Rollout:
         return self._text, shown, RolloutContext(self.run.resume_state, self._keep)
 
     def _failed(self, error: Exception, kind: FailureKind, stage: Stage, output: Any = None) -> Failed:
-        if isinstance(error, MemoryError):
+        if issubclass(type(error), MemoryError):  # by its type: what it says of its class may be anything
             self._reserve.release()
         lease, seconds = self.run.lease, self._seconds()
         try:
+            trace = spelled_out(traceback_of(error, self._redact))
+        except BaseException:  # noqa: BLE001 - what it is put together from may be somebody else's, and raise anything
+            trace = ""
+        try:
             failure = failure_from(error, kind, stage, self._redact)
-            message, trace = spelled_out(failure.message), spelled_out(traceback_of(error, self._redact))
-        except BaseException:  # noqa: BLE001 - somebody else's __str__ may raise anything
-            cause = error.error if isinstance(error, ActorAborted) else error
-            return Failed(lease, seconds, kind, stage, type(cause).__name__, "(it raises when asked for its words)")
-        wait = failure.retry_after
-        wait = float(wait) if is_number(wait) and math.isfinite(wait) else None
-        return Failed(lease, seconds, kind, stage, failure.type, message, failure.transient, wait, trace, output)
+            wait = failure.retry_after
+            wait = float(wait) if is_number(wait) and math.isfinite(wait) else None
+            type_, message, passing = failure.type, spelled_out(failure.message), failure.transient
+        except BaseException:  # noqa: BLE001 - so may its words
+            type_, message = type_name(cause_of(error)), "(it raises when asked for its words)"
+            passing, wait = False, None
+        return Failed(lease, seconds, kind, stage, type_, message, passing, wait, trace, output)
 
     def _seconds(self) -> float:
         return perf_counter() - self._started
@@ -164,8 +169,10 @@ def _copied(value: Any) -> Any:
 
 
 def spelled_out(text: str) -> str:
-    """The text with lone surrogates spelled out, which UTF-8 cannot carry."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    """The text with lone surrogates spelled out, which UTF-8 cannot carry; text and nothing else, if it was more."""
+    if type(text) is str and text.isascii():
+        return text
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def _as_wire_score(raw: Any) -> Score:
@@ -175,9 +182,9 @@ def _as_wire_score(raw: Any) -> Score:
         raise ContractError(f"the score's feedback is a {type(score.feedback).__name__}: give words, or leave it out.")
     if not isinstance(score.metrics, Mapping):
         raise ContractError(f"the score's metrics are a {type(score.metrics).__name__}: give numbers by name.")
-    if score.metrics:
-        check_json(score.metrics, "the score's metrics")
-    for name, number in score.metrics.items():
+    check_json(score.metrics, "the score's metrics")
+    metrics = plain(score.metrics)
+    for name, number in metrics.items():
         if not is_number(number):
             raise ContractError(f"the score's metric {name!r} is a {type(number).__name__}: give a number.")
-    return score
+    return Score(score.value, spelled_out(score.feedback), metrics)

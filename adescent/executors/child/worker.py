@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import signal
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
@@ -49,6 +51,7 @@ class Worker:
         self._under_way: dict[int, Rollout] = {}
         self._umask = os.umask(0o077)
         os.umask(self._umask)  # there is no other way to learn it
+        self._recursion_limit = sys.getrecursionlimit()
         self._cpu_limits = resource.getrlimit(resource.RLIMIT_CPU)
 
     def hear(self, messages: Iterable[Message]) -> None:
@@ -97,9 +100,12 @@ class Worker:
         return rollout, actors
 
     def _made(self, rollout: Rollout) -> Actors | Failed:
-        """Its job's actors. Processes that they started when they were made stay, as they do."""
+        """Its job's actors. Processes that they started when they were made stay, as they do; so does a limit."""
         before = self._offspring.present() if self._offspring else set()
+        limit = sys.getrecursionlimit()
         actors = rollout.actors(self._resolver(rollout.job))
+        if sys.getrecursionlimit() != limit:
+            self._recursion_limit = sys.getrecursionlimit()
         if self._offspring:
             self._offspring.keep(self._offspring.present() - before)
         return actors
@@ -113,8 +119,10 @@ class Worker:
         self.channel.original.end_copy()  # before it clears up what is not its own
         alone = len(self._under_way) == 1
         if alone:
-            for timer in TIMERS:  # one that this rollout has set would go off in another, or here
+            sys.setrecursionlimit(self._recursion_limit)  # what this rollout has set may be too low for the rest
+            for timer in TIMERS:  # one that it has set would go off in another, or here
                 signal.setitimer(timer, 0)
+            faulthandler.cancel_dump_traceback_later()
         rollout.log.close()
         try:
             if alone:
@@ -136,7 +144,7 @@ class Worker:
         try:
             self.channel.send(self._redacted(answer))
         except WireError as error:
-            self.channel.send(self._redacted(rollout.unsendable(error)))
+            self.channel.send(self._redacted(rollout.unsendable(error, answer.output)))
 
     def _named_by(self, run: Run) -> tuple[Job, str]:
         try:

@@ -154,6 +154,11 @@ def test_what_a_plain_function_returns_is_awaited(start: Start, loop: str, befor
     assert (failure.type, failure.message) == ("SystemExit", "3")
 
 
+def test_what_an_async_function_forgot_to_await_is_awaited(looping: Any) -> None:
+    job = looping.has("arun")
+    assert looping.output(1, "async def forgotten(): return 1\nreturn forgotten()", job) == 1
+
+
 def test_its_directory_is_emptied_when_nobody_is_in_it_any_more(start: Start, loop: str) -> None:
     worker = start(loop=loop, level="limits")
     job = worker.has("arun")

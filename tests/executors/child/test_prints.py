@@ -37,11 +37,39 @@ def logged(worker: Any, *args: Any, **kwargs: Any) -> str:
         ("import logging; logging.warning('logged')", "WARNING:root:logged\n"),
         ("import sys; sys.stdout.flush(); sys.stdout.close(); print('goes on')", "goes on\n"),
         ("import sys; print(sys.stdout.fileno(), sys.stderr.fileno(), sys.stdout.isatty())", "1 2 False\n"),
+        (
+            "import io, sys; sys.stdout = io.TextIOWrapper(sys.stdout.buffer, 'utf-8'); print('held back')",
+            "held back\n",
+        ),
+        ("import io, sys; sys.stderr = io.TextIOWrapper(sys.stderr.detach()); print('a', file=sys.stderr)", "a\n"),
+        ("import sys; sys.stdout.reconfigure(write_through=False); print('held')", "held\n"),
         ("", ""),
     ],
 )
 def test_what_a_rollout_prints_is_its_log(patient: Any, code: str, log: str) -> None:
     assert logged(patient, 1, code) == log
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.stdout.detach(); sys.stderr.detach()",
+        "import io, sys; sys.stdout = io.TextIOWrapper(sys.stdout.detach(), 'ascii')",
+        "import sys; sys.stdout.reconfigure(encoding='ascii', errors='strict', newline='\\r\\n', write_through=False)",
+        "import os, sys; sys.stdout = os.fdopen(1, 'w'); sys.stderr = os.fdopen(2, 'w')",
+        "try: exit()\nexcept SystemExit: pass",
+        "import io, sys; sys.stdin = io.StringIO('left'); sys.__stdin__.detach()",
+        "import sys\nclass Mute:\n def flush(self): raise SystemExit\nsys.stdout = sys.stderr = Mute()",
+    ],
+)
+def test_streams_are_what_they_were_whatever_a_rollout_made_of_them(patient: Any, code: str) -> None:
+    state = "import os, sys; output = [sys.stdin.read(), *(os.fstat(number).st_ino for number in range(3))]"
+    before = patient.output(1, state)
+    assert logged(patient, 2, code) == ""
+    assert logged(patient, 3, "import sys; print('é'); print('b', file=sys.stderr)") == "é\nb\n"
+    assert patient.output(4, state) == before
+    patient.output(5, code)
+    assert patient.output(6, state) == before
 
 
 def test_it_is_sent_line_by_line(patient: Any) -> None:

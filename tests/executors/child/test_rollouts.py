@@ -90,6 +90,38 @@ def test_an_output_that_is_no_json_is_a_failure_of_the_run_that_names_the_field(
     assert patient.output(2, "output = 2") == 2
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class D(dict):\n def items(self): raise SystemExit('no')\noutput = D(a=1)",
+        "class D(dict):\n def items(self): raise KeyboardInterrupt('no')\noutput = [D(a=1)]",
+        "class C:\n @property\n def __class__(self): raise SystemExit('no')\noutput = C()",
+        "class K:\n def __repr__(self): raise SystemExit('no')\noutput = {K(): 1}",
+        "class S(str):\n def isascii(self): raise GeneratorExit('no')\noutput = S()",
+    ],
+)
+@pytest.mark.parametrize("run", ["run", "arun"])
+def test_what_the_methods_of_an_output_raise_is_the_runs_failure(patient: Any, run: str, code: str) -> None:
+    job = patient.has(run)
+    failure = patient.failure(1, f"{code}\nreturn output" if run == "arun" else code, job)
+    assert (failure.kind, failure.stage, failure.message) == ("model", "run", "no")
+    assert failure.type in ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
+    assert patient.output(2, "return 2" if run == "arun" else "output = 2", job) == 2
+
+
+@pytest.mark.parametrize("said", ["'x' * 2**26", "'', dict.fromkeys(map(str, range(2**18)), 1)"])
+def test_what_a_scorer_says_too_much_of_is_its_own_failure(patient: Any, said: str) -> None:
+    failure = patient.failure(
+        1, "output = 'kept'", patient.has("run", "judge"), meta={"judge": f"score = Score(1.0, {said})"}
+    )
+    assert (failure.kind, failure.stage, failure.type, failure.output) == ("caller", "reward", "WireError", "kept")
+
+
+def test_an_output_that_is_too_large_is_the_runs_failure_whoever_scores_it(patient: Any) -> None:
+    failure = patient.failure(1, "output = 'x' * 2**26", patient.has("run", "judge"))
+    assert (failure.kind, failure.stage, failure.type) == ("model", "run", "WireError")
+
+
 def test_a_scorer_sees_what_is_sent_and_cannot_change_it(patient: Any) -> None:
     job = patient.has("run", "judge")
     judge = "assert output == {'a': [1]}; output['a'] = object(); score = 1.0"
@@ -111,6 +143,12 @@ def test_a_scorer_sees_what_is_sent_and_cannot_change_it(patient: Any) -> None:
         ("score = Score(0.5, metrics=[1])", "ContractError", "metrics are a list"),
         ("1 / 0", "ZeroDivisionError", "division"),
         ("raise SystemExit(3)", "SystemExit", "3"),
+        (
+            "class M(dict):\n def items(self): raise SystemExit('no')\nscore = Score(1.0, '', M(a=1))",
+            "SystemExit",
+            "no",
+        ),
+        ("class N:\n def __repr__(self): raise SystemExit('mute')\nscore = N()", "SystemExit", "mute"),
     ],
 )
 def test_what_a_scorer_gets_wrong_is_the_callers(patient: Any, judge: str, type_: str, words: str) -> None:
@@ -167,6 +205,18 @@ def test_actors_are_resolved_once(patient: Any) -> None:
             "(no message: its __str__ raised TypeError",
         ),
         ("class E(BaseException):\n def __str__(self): raise self\nraise E", "E", "(it raises when asked"),
+        ("class E(Exception):\n __class__ = property(lambda self: exit(3))\nraise E", "E", "(it raises when asked for"),
+        (
+            "class M(type):\n __name__ = property(exit)\nclass E(Exception, metaclass=M): pass\nraise E('named')",
+            "E",
+            "named",
+        ),
+        (
+            "class M(type):\n __name__ = 5\nclass E(Exception, metaclass=M): pass\nraise E('named')",
+            "E",
+            "named",
+        ),
+        ("e = ValueError()\nfor n in range(2000): e = ExceptionGroup(f'{n}', [e])\nraise e", "ExceptionGroup", "1999"),
         ("raise BaseExceptionGroup('two', [ValueError(), SystemExit()])", "BaseExceptionGroup", "two (2"),
     ],
 )
@@ -177,6 +227,17 @@ def test_whatever_a_run_raises_is_its_own_failure(patient: Any, run: str, code: 
     assert (failure.kind, failure.stage, failure.type, failure.transient) == ("model", "run", type_, False)
     assert failure.message.startswith(message)
     assert patient.output(2, "return 2" if run == "arun" else "output = 2", job) == 2
+
+
+def test_a_plain_function_that_lets_a_stop_iteration_out_is_told_so(patient: Any) -> None:
+    failure = patient.failure(1, "next(iter([]))")
+    assert (failure.kind, failure.stage, failure.type) == ("model", "run", "StopIteration")
+    assert failure.traceback.endswith("StopIteration\n")
+
+
+def test_a_failure_has_words_where_there_is_no_traceback_to_be_had(worker: Any) -> None:
+    failure = worker.failure(1, "import linecache; linecache.getline = linecache.checkcache = exit\n{}['missing']")
+    assert (failure.type, failure.message, failure.traceback) == ("KeyError", "'missing'", "")
 
 
 def test_a_traceback_begins_where_the_actor_does(patient: Any) -> None:
