@@ -17,7 +17,7 @@ from adescent.evolution import Evolution
 from adescent.ledger import GitLedger
 
 BOUND = 30.0
-PROMPT = 3.0
+PROMPT = 15.0
 """Seconds a child may take to be gone; less than the five that a blocked thread is waited for."""
 
 CHILD = """
