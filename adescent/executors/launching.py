@@ -45,7 +45,7 @@ class Room:
     @classmethod
     def at(cls, level: Level, sandbox: SandboxSpec) -> Room:
         """Look up what such a room needs to know of this process. May read a disk."""
-        readable = tuple(interpreter_paths()) if isolates(level) else ()
+        readable = tuple(filter(_is_text, interpreter_paths())) if isolates(level) else ()
         return cls(level, sandbox, Redactor.of(sandbox.env, os.environ), readable)
 
     @property
@@ -97,6 +97,8 @@ class Launcher:
 
 
 def _started(room: Room, workspace: str | None, in_flight: int) -> Interpreter:
+    # Before there is a process: one that could not be greeted would be nobody's.
+    greeting = frame(encode(_hello(room, workspace, in_flight)))
     command = [sys.executable, *(["-B"] if sys.dont_write_bytecode else []), "-m", CHILD]
     wrapped = room.level == "bubblewrap"
     if wrapped:
@@ -109,11 +111,16 @@ def _started(room: Room, workspace: str | None, in_flight: int) -> Interpreter:
             tmp_mb=SCRATCH_MB,
         )
     interpreter = Interpreter(command, _environment(room, workspace), workspace, wrapped=wrapped)
-    interpreter.send(*frame(encode(_hello(room, workspace, in_flight))))
+    interpreter.send(*greeting)
     return interpreter
 
 
 def _hello(room: Room, workspace: str | None, in_flight: int) -> Hello:
+    if not _is_text(workspace or ""):
+        raise ContractError(
+            f"a workspace cannot be at {workspace!a}, which is no text in this locale: "
+            "use one of UTF-8, or name another directory with Workspaces(root=…)."
+        )
     return Hello(
         version=VERSION,
         path=_search_path(),

@@ -51,6 +51,7 @@ _TCP = 1 | 1 << 1
 _SIGNALS_AND_ABSTRACT_SOCKETS = 1 | 1 << 1
 
 _DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_THREADS = Path("/proc/self/task")
 _PROC = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime")
 
 
@@ -77,7 +78,7 @@ def restrict(*, workspace: str, network: bool, readable: Sequence[str]) -> None:
     abi = _abi()
     if wanting := _wanting(abi):
         raise SandboxUnavailable("landlock", "limits", wanting)
-    if len(list(Path("/proc/self/task").iterdir())) > 1:
+    if len(list(_THREADS.iterdir())) > 1:
         raise SandboxUnavailable("landlock", "limits", "confine the worker before it has a second thread.")
     rights = _FILE_RIGHTS[min(abi, max(_FILE_RIGHTS))]
     ruleset = _new_ruleset(abi, rights, network=network)
@@ -97,6 +98,8 @@ def missing() -> str:
     """What this machine lacks for the level, in words; empty when a trial has shown that it works."""
     if wanting := _wanting(_abi()):
         return wanting
+    if not _THREADS.is_dir():
+        return "there is no /proc to count threads in: mount it."
     outcome: list[str] = []
     # A thread's restrictions end with it: no process is needed to try them.
     trial = threading.Thread(target=lambda: outcome.append(_trial()), name="trial of Landlock")

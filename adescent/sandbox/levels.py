@@ -65,5 +65,8 @@ def _missing(level: Level, *, network: bool) -> str:
     if level == "bubblewrap":
         from adescent.sandbox import bubblewrap
 
-        return bubblewrap.missing(network=network)
+        try:
+            return bubblewrap.missing(network=network)
+        except OSError as error:  # not what it found, which is kept, but that it could not look
+            return f"bubblewrap cannot be tried out ({error}): make room for temporary files."
     return ""

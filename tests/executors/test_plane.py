@@ -286,3 +286,23 @@ async def test_a_directory_whose_name_is_no_text_is_left_out_of_a_workers_path(m
     with anyio.fail_after(BOUND):
         async with ProcessExecutor(1) as executor:
             assert (await executor.attach_actors(actors("pid")).rollout(spec_of())).kind == "ok"
+
+
+async def test_what_a_worker_may_read_and_is_no_text_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "t\udcffext.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reached = reach(SandboxSpec(level="landlock"))
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1, sandbox=SandboxSpec(level="landlock")) as executor:
+            result = await executor.attach_actors(actors("pid")).rollout(spec_of())
+            assert (result.kind, result.level) == ("ok", reached)
+
+
+async def test_a_workspace_whose_name_is_no_text_is_refused_before_there_is_a_process(tmp_path: Path) -> None:
+    with anyio.fail_after(BOUND):
+        async with ProcessExecutor(1, provider=Workspaces(str(tmp_path / "t\udcffext"))) as executor:
+            result = await executor.attach_actors(actors("pid")).rollout(spec_of())
+    assert result.error is not None
+    assert "no text in this locale: use one of UTF-8" in result.error.message

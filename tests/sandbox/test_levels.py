@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -136,6 +137,20 @@ def test_a_bubblewrap_that_does_not_do_is_no_bubblewrap(
     assert re.search(words, said), said
 
 
+def test_a_level_that_cannot_even_be_tried_out_is_not_reached(
+    works: Works, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = bubblewrap.missing.__wrapped__
+    works("landlock")
+    monkeypatch.setattr(bubblewrap, "missing", real)
+    monkeypatch.setattr(shutil, "which", lambda name: "bwrap")
+    monkeypatch.setattr(seccomp, "missing", lambda: "")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert reach(SandboxSpec(level="bubblewrap")) == "landlock"
+    with pytest.raises(SandboxUnavailable, match=r"cannot be tried out .*make room for temporary files"):
+        reach(SandboxSpec(level="bubblewrap", require=True))
+
+
 @pytest.mark.usefixtures("childless")
 def test_a_trial_does_not_take_silence_for_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not work here" in trial_with("exit 1", tmp_path, monkeypatch)
@@ -167,6 +182,12 @@ def test_a_kernel_that_refuses_landlock_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(landlock, "_new_ruleset", lambda *_, **__: os.open("/", os.O_PATH))
     monkeypatch.setattr(landlock, "_enforce", refused)
     assert "seccomp profile" in landlock.missing.__wrapped__()
+
+
+def test_landlock_is_none_where_there_is_no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "_wanting", lambda abi: "")
+    monkeypatch.setattr(landlock, "_THREADS", tmp_path / "proc" / "self" / "task")
+    assert "no /proc" in landlock.missing.__wrapped__()
 
 
 def test_landlock_without_effect_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
