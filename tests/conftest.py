@@ -131,8 +131,9 @@ def _below(task: Any) -> Iterator[Any]:
 
 def _busy_threads() -> Iterator[threading.Thread]:
     for thread in threading.enumerate():
-        # trio keeps idle threads for a while and gives them this name; one at work is called after its work.
-        if not thread.name.startswith("Trio thread"):
+        # trio keeps idle threads for a while and gives them this name; one at work is called after its work. What
+        # anyio keeps for asyncio ends with its loop, which that of a fixture of a whole module has not done yet.
+        if not thread.name.startswith("Trio thread") and thread not in getattr(thread, "idle_workers", ()):
             yield thread
 
 
