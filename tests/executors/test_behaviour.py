@@ -281,7 +281,7 @@ async def test_an_attached_ref_that_may_not_resolve_is_refused_at_once(
         ("behaviour_actors:fixed", {"values": 1}, True, "RefError", "cannot be called with the config keys"),
         ("os:getcwd", {}, False, "RefError", "may not be resolved here"),
         ("adescent.executors.child:main", {}, False, "RefError", "is not registered to be named"),
-        ("behaviour_actors:exiting_factory", {}, True, "SystemExit", "4"),
+        ("behaviour_actors:exiting_factory", {}, True, "RefError", "raised SystemExit when called with its config: 4"),
         ("behaviour_actors:greedy", {}, False, "ContractError", "greedy(rendered"),
         ("behaviour_actors:ERRORS", {}, False, "RefError", "behaviour_actors"),
         ("exiting_actors:run", {}, False, "RefError", "importing exiting_actors failed with SystemExit: 4"),
