@@ -81,6 +81,7 @@ def test_what_is_no_policy_of_the_kind_is_refused_by_name(name: str) -> None:
     [("sandbox", SandboxSpec), ("provider", Workspaces), ("admission", Admission), ("actors", Actors)],
 )
 def test_what_processes_cannot_use_is_refused_by_name_when_the_executor_is_made(option: str, kind: Any) -> None:
+    wrong: Any
     for wrong in (3, ("run", "reward"), kind):
         with pytest.raises(OptionError, match=rf"{option}="):
             ProcessExecutor(1, **{option: wrong})
