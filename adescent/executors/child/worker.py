@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
@@ -29,6 +30,8 @@ from adescent.sandbox.redaction import Redactor
 __all__ = ["Worker"]
 
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+MOST_THREADS = 128
+"""Threads cannot be ended from outside: where rollouts leave more than these, the worker makes room for another."""
 
 
 class Worker:
@@ -114,7 +117,7 @@ class Worker:
         """Leave the process to the next rollout as it was, and send what this one came to.
 
         In that order, since the parent counts the seconds of the next one from the answer on. It is sent whatever
-        happens before. Raises OSError when directory or memory cannot be had as they were, or the parent is gone.
+        happens before. Raises OSError when directory, memory or threads are not to be had as they were, or the parent is gone.
         """
         self.channel.original.end_copy()  # before it clears up what is not its own
         alone = len(self._under_way) == 1
@@ -139,6 +142,8 @@ class Worker:
             self._offspring.end()  # before that of which it may make use
         os.umask(self._umask)
         self._directory.restore()
+        if threading.active_count() > MOST_THREADS:
+            raise OSError(f"rollouts have left more than {MOST_THREADS} threads")
 
     def _answer(self, rollout: Rollout, answer: Done | Failed) -> None:
         try:

@@ -108,6 +108,13 @@ def test_an_alarm_does_not_go_off_in_the_next_rollout(patient: Any, timer: str) 
     assert patient.output(2, f"import signal; output = signal.getitimer(signal.{timer})") == [0.0, 0.0]
 
 
+def test_who_leaves_too_many_threads_is_answered_and_the_worker_ends(worker: Any) -> None:
+    leave = "import threading; [threading.Thread(target=threading.Event().wait, daemon=True).start() for _ in range(70)]"
+    assert [worker.output(lease, leave) for lease in (1, 2)] == [None, None]
+    assert "threads" in worker.expect(Bye).reason
+    assert worker.exit_code() == 1
+
+
 def test_neither_does_one_that_is_to_dump_tracebacks(worker: Any) -> None:
     code = "import faulthandler, os; faulthandler.dump_traceback_later(0.2, exit=True, file=os.open('/dev/null', 1))"
     assert worker.output(1, code) is None
