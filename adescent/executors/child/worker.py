@@ -117,7 +117,8 @@ class Worker:
         """Leave the process to the next rollout as it was, and send what this one came to.
 
         In that order, since the parent counts the seconds of the next one from the answer on. It is sent whatever
-        happens before. Raises OSError when directory, memory or threads are not to be had as they were, or the parent is gone.
+        happens before. Raises OSError when directory, memory or threads are not to be had as they were, or the parent
+        is gone.
         """
         self.channel.original.end_copy()  # before it clears up what is not its own
         alone = len(self._under_way) == 1

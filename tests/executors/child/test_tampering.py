@@ -109,7 +109,7 @@ def test_an_alarm_does_not_go_off_in_the_next_rollout(patient: Any, timer: str) 
 
 
 def test_who_leaves_too_many_threads_is_answered_and_the_worker_ends(worker: Any) -> None:
-    leave = "import threading; [threading.Thread(target=threading.Event().wait, daemon=True).start() for _ in range(70)]"
+    leave = "import threading as t; [t.Thread(target=t.Event().wait, daemon=True).start() for _ in range(70)]"
     assert [worker.output(lease, leave) for lease in (1, 2)] == [None, None]
     assert "threads" in worker.expect(Bye).reason
     assert worker.exit_code() == 1
