@@ -119,7 +119,7 @@ def _hello(room: Room, workspace: str | None, in_flight: int) -> Hello:
     if not _is_text(workspace or ""):
         raise ContractError(
             f"a workspace cannot be at {workspace!a}, which is no text in this locale: "
-            "use one of UTF-8, or name another directory with Workspaces(root=…)."
+            "use one of UTF-8, or name another directory with Workspaces(root=...)."  # three dots: it has no other
         )
     return Hello(
         version=VERSION,
