@@ -27,8 +27,7 @@ class State(Enum):
 
     STARTING = auto()
     READY = auto()
-    RETIRING = auto()
-    KILLED = auto()
+    ENDING = auto()
 
 
 @define(eq=False)
@@ -73,7 +72,7 @@ class Worker:
     @property
     def stationed(self) -> bool:
         """Neither told to end nor gone."""
-        return self.state is State.READY or self.state is State.STARTING
+        return self.state is not State.ENDING
 
     @property
     def idle(self) -> bool:
@@ -108,10 +107,12 @@ class Worker:
             return self.since + limits.start_timeout
         if self.state is not State.READY or not self.sendings:
             return math.inf
-        first = min(sending.deadline for sending in self.sendings.values())
-        if self.withdrawn:
-            first = min(first, self.withdrawn_until())
-        return first if limits.hang_timeout is None else min(first, self.last_word + limits.hang_timeout)
+        answers = [sending.deadline for sending in self.sendings.values()]
+        return min(self.silent_until(limits), self.withdrawn_until(), *answers)
+
+    def silent_until(self, limits: PoolLimits) -> float:
+        """When a word is due, if it has a lease."""
+        return math.inf if limits.hang_timeout is None else self.last_word + limits.hang_timeout
 
     # The worker may have begun what was withdrawn before it heard of that. Leases begin in order, so an answer to a
     # later one tells that a withdrawn one was forgotten or is over.
@@ -128,31 +129,30 @@ class Worker:
 
     def may_be_elsewhere(self, sending: Sending) -> bool:
         """Whether it may be busy with a withdrawn lease instead of this one."""
-        return any(self.last_answered < number < sending.number for number in self.withdrawn)
+        return bool(self._withdrawn_before(sending))
 
     def withdrawn_until(self) -> float:
         """When a withdrawn lease that keeps it from others has had its time, for all that is known."""
-        return min(
-            (
-                sending.begun_at + timeout
-                for sending in self.sendings.values()
-                if sending.begun_at is not None
-                for number, timeout in self.withdrawn.items()
-                if self.last_answered < number < sending.number
-            ),
-            default=math.inf,
-        )
+        if not self.withdrawn:  # nearly always, and this is asked with every lease that begins
+            return math.inf
+        begun = [(each, each.begun_at) for each in self.sendings.values() if each.begun_at is not None]
+        times = [begun_at + timeout for each, begun_at in begun for timeout in self._withdrawn_before(each)]
+        return min(times, default=math.inf)
+
+    def _withdrawn_before(self, sending: Sending) -> list[float]:
+        """The times of those that may be under way in place of this one."""
+        return [timeout for number, timeout in self.withdrawn.items() if self.last_answered < number < sending.number]
 
     def validate(self, limits: PoolLimits) -> None:
         """Raise AssertionError if what it holds cannot be."""
         sendings = list(self.sendings.values())
-        assert not sendings or self.state in (State.READY, State.KILLED)
+        assert not sendings or self.state is not State.STARTING
         assert self.sent <= (limits.max_tasks or math.inf)
         assert len(sendings) <= max(limits.in_flight, limits.prefetch)
         assert list(self.sendings) == sorted(self.sendings), "in order of sending"
         assert not self.alone or len(sendings) <= 1
         for place, sending in enumerate(sendings):
-            assert (sending.begun_at is not None) == (place < limits.in_flight) or self.state is State.KILLED
+            assert (sending.begun_at is not None) == (place < limits.in_flight) or self.state is State.ENDING
             if sending.lease is not None:
                 assert (sending.lease.worker, sending.lease.number) == (self.number, sending.number)
                 assert sending.lease.fingerprint == self.crew.fingerprint
@@ -215,9 +215,12 @@ class Crew:
         return leases
 
     def keep_reserve(self, limits: PoolLimits) -> None:
-        """See that suspects get a worker to themselves though all are always fed: the least loaded is to run dry."""
-        able = [worker for worker in self.workers if not worker.spent(limits)]
-        self.reserve = min(able, key=lambda worker: (len(worker.sendings), worker is not self.reserve), default=None)
+        """See that suspects get a worker to themselves though all are always fed: the least loaded is to run dry.
+
+        One without a lease is none to count on: it may never be ready, or a spare whose turn comes when another is dry.
+        """
+        able = [worker for worker in self.workers if worker.sendings and not worker.spent(limits)]
+        self.reserve = min(able, key=lambda worker: len(worker.sendings), default=None)
 
     def learn_pace(self, seconds: float, limits: PoolLimits) -> None:
         """Take a reported time into the average; it comes out of a worker, so it may be anything."""

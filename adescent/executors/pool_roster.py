@@ -84,22 +84,21 @@ class Roster:
             worker.last_word = now
             worker.alone = bool(lease.deaths)
             self.active += 1
+            self.wake(worker.silent_until(self.limits))
         if len(worker.sendings) <= self.limits.in_flight:
             self.begin(worker, sending, now)
         else:
             self.wake(worker.returns_at(self.limits))
-        if first and self.limits.hang_timeout is not None:
-            self.wake(now + self.limits.hang_timeout)
         lease.worker, lease.number = worker.number, number
         self.instructions.append(Send(worker.number, lease, number))
 
     def begin(self, worker: Worker, sending: Sending, now: float) -> None:
         """It is the turn of ``sending`` from now on."""
+        assert sending.lease is not None
         sending.begun_at = now
-        if sending.lease is not None and sending.lease.timeout is not None:
+        if sending.lease.timeout is not None:
             self.expect(sending, now + sending.lease.timeout)
-        if worker.withdrawn:
-            self.wake(worker.withdrawn_until())
+        self.wake(worker.withdrawn_until())
 
     def expect(self, sending: Sending, deadline: float) -> None:
         """It is to be answered by then."""
@@ -153,13 +152,13 @@ class Roster:
     def retire(self, worker: Worker) -> None:
         """Its place is free; it ends by itself."""
         self.vacate(worker)
-        worker.state = State.RETIRING
+        worker.state = State.ENDING
         self.instructions.append(Retire(worker.number))
 
     def kill(self, worker: Worker, reason: str) -> None:
         """Its place is free; what it has stays with it until its process is gone, so that nothing runs twice."""
         self.vacate(worker)
-        worker.state = State.KILLED
+        worker.state = State.ENDING
         self.instructions.append(Kill(worker.number, reason))
 
     def vacate(self, worker: Worker) -> None:
@@ -180,7 +179,7 @@ class Roster:
             starting=states.count(State.STARTING),
             idle=idle,
             busy=states.count(State.READY) - idle,
-            stopping=states.count(State.RETIRING) + states.count(State.KILLED),
+            stopping=states.count(State.ENDING),
             queued=sum(crew.waiting for crew in self.crews.values()),
             in_flight=self.in_flight,
             redispatched=self.redispatched,

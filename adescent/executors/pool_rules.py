@@ -4,7 +4,7 @@ It starts nothing, sends nothing and reads no clock, so everything it decides ca
 drives it hands in events with the time (seconds of one monotonic clock), carries out what `PoolRules.take` returns, and
 calls `PoolRules.expire` at `PoolRules.next_deadline`.
 
-A worker is starting, then ready, then told to retire or killed, then gone. Leases wait in *crews*, one a fingerprint,
+A worker is starting, then ready, then told to end, then gone. Leases wait in *crews*, one a fingerprint,
 in order of arrival. One that had begun in a worker when it died is a suspect: it goes out again, but alone, so that
 those that merely were beside the culprit are cleared.
 """
@@ -129,16 +129,18 @@ class PoolRules:
             self._roster.duplicates_dropped += 1
             return None
         found.last_answered = max(found.last_answered, number)
+        gave_up_starting = found.crew.failures_left == 0
         found.crew.failures_left = self.limits.failed_starts
-        if sending is None:
-            return None
-        found.crew.learn_pace(seconds, self.limits)
         lease: Lease | None = None
-        if sending.warned:  # that it still listens shows who was late: this one, and not something beside it
-            self._end_late(found, sending)
-        else:
-            lease = self._roster.remove(found, sending)
-        self._go_on(found, now)
+        if sending is not None:
+            found.crew.learn_pace(seconds, self.limits)
+            if sending.warned:  # that it still listens shows who was late: this one, and not something beside it
+                self._end_late(found, sending)
+            else:
+                lease = self._roster.remove(found, sending)
+            self._go_on(found, now)
+        if gave_up_starting:
+            self._arrange(now)
         return lease
 
     def broke(self, worker: int, reason: str, now: float) -> None:
@@ -170,7 +172,7 @@ class PoolRules:
 
     def expire(self, now: float) -> None:
         """Do what is due: for starts, leases and silences that took too long, and for cancels not heeded."""
-        for worker in list(self._roster.workers.values()):
+        for worker in self._roster.workers.values():
             while worker.deadline(self.limits) <= now:  # one that was only warned may be due for another reason too
                 self._overdue(worker, now)
         self._arrange(now)
@@ -233,7 +235,7 @@ class PoolRules:
     def _cancel_sent(self, worker: Worker, sending: Sending, now: float) -> None:
         """The lease is cancelled while a worker has it."""
         roster = self._roster
-        if worker.state is State.KILLED:
+        if worker.state is State.ENDING:
             roster.recall(worker, sending)
         elif sending.begun_at is None:
             roster.withdraw(worker, sending)
@@ -259,17 +261,19 @@ class PoolRules:
         elif late := [sending for sending in worker.sendings.values() if sending.deadline <= now]:
             self._stop(worker, late, now)
         elif worker.withdrawn_until() <= now:
-            self._stop_alone(worker, [])
+            self._stop_alone(worker, "a withdrawn lease went on")
         else:
             self._condemn(worker, f"not a word within {limits.hang_timeout:g} s")
 
     def _stop(self, worker: Worker, late: list[Sending], now: float) -> None:
         """The worker is killed for these, and for nothing else it has, unless something beside them may hold it up."""
         waited_for = [sending for sending in late if sending.lease is not None]
-        if waited_for and self.limits.in_flight > 1 and len(worker.sendings) > 1:
+        if not waited_for:
+            self._stop_alone(worker, "a withdrawn lease went on")
+        elif self.limits.in_flight > 1 and len(worker.sendings) > 1:
             self._stop_beside_others(worker, waited_for, now)
         else:
-            self._stop_alone(worker, late)
+            self._stop_late(worker, waited_for[0])
 
     def _stop_beside_others(self, worker: Worker, late: list[Sending], now: float) -> None:
         """Tell the worker first. If it does not listen, it may be held up by any of those that it has begun."""
@@ -281,16 +285,18 @@ class PoolRules:
             self._roster.expect(sending, now + CANCEL_GRACE_SECONDS)
             self._roster.instructions.append(Withdraw(worker.number, sending.number))
 
-    def _stop_alone(self, worker: Worker, late: list[Sending]) -> None:
+    def _stop_late(self, worker: Worker, sending: Sending) -> None:
+        """It is the only one that has begun there."""
+        lease = sending.lease
+        assert lease is not None
+        reason = f"no answer within {lease.timeout:g} s"
+        if not self._pardons(worker, sending, lease):
+            self._end_late(worker, sending)
+        self._lose(worker, reason)
+        self._stop_alone(worker, reason)
+
+    def _stop_alone(self, worker: Worker, reason: str) -> None:
         worker.spared = True
-        timeouts = [sending.lease.timeout for sending in late if sending.lease is not None]
-        reason = f"no answer within {timeouts[0]:g} s" if timeouts else "a withdrawn lease went on"
-        for sending in late:
-            lease = sending.lease
-            if lease is not None and not self._pardons(worker, sending, lease):
-                self._end_late(worker, sending)
-        if timeouts:
-            self._lose(worker, reason)
         self._roster.kill(worker, reason)
 
     def _end_late(self, worker: Worker, sending: Sending) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 
 from adescent.executors.pool_crews import Crew, State, Worker
@@ -45,11 +46,12 @@ class Staffing:
             if not crew.workers:
                 self._hire(crew, now)  # before anything younger is sent to the workers of others
         for crew in crews:
-            self._place(crew, now)
-        for crew in self._crews_in_want():
-            self._grow(crew, now)
+            self._place(crew, crew.suspects, now)
             if crew.suspects:
                 crew.keep_reserve(self._limits)
+            self._place(crew, crew.queue, now)
+        for crew in self._crews_in_want():
+            self._grow(crew, now)
         if self._held_anywhere():
             self._relieve(now)
         self._replace_lost(now)
@@ -65,16 +67,11 @@ class Staffing:
             crews.sort(key=Crew.oldest)
         return crews
 
-    def _place(self, crew: Crew, now: float) -> None:
+    def _place(self, crew: Crew, line: OrderedDict[Lease, None], now: float) -> None:
         """Send what waits to workers that have room for it."""
-        for line in (crew.suspects, crew.queue):
-            while line:
-                lease = next(iter(line))
-                worker = self.least_loaded(crew, lease, now)
-                if worker is None:
-                    break
-                del line[lease]
-                self._roster.send(worker, lease, now)
+        while line and (worker := self.least_loaded(crew, lease := next(iter(line)), now)):
+            del line[lease]
+            self._roster.send(worker, lease, now)
 
     def feed(self, worker: Worker, now: float) -> None:
         """Send a worker that is busy what it has room for."""
@@ -144,7 +141,7 @@ class Staffing:
         if crew.failures_left == 0:
             for lease in crew.take_all():
                 self._roster.give_up(lease, "not ready")
-        elif self._has_place() or self._recycle_idle(crew, before=crew.oldest()):
+        elif self._has_place() or self._recycle_idle(crew):
             self._start(crew, now)
         else:
             self._claim(crew)
@@ -160,23 +157,23 @@ class Staffing:
         return self._roster.occupied < self._limits.places
 
     def _exchange_idle(self, crew: Crew) -> bool:
-        """Recycle an idle worker nobody waits for, provided that another in its place could begin something."""
+        """Recycle an idle worker, provided that another in its place could begin something."""
         starting = sum(worker.state is State.STARTING for worker in self._roster.workers.values())
-        return self._roster.active + starting < self._limits.size and self._recycle_idle(crew, before=math.inf)
+        return self._roster.active + starting < self._limits.size and self._recycle_idle(crew)
 
-    def _recycle_idle(self, crew: Crew, before: float) -> bool:
-        """Recycle an idle worker of others; if some of theirs wait, they must have arrived after ``before``."""
-        idle = [other for other in self._others(crew) if other.idle and other.crew.oldest() >= before]
+    def _recycle_idle(self, crew: Crew) -> bool:
+        """Recycle an idle worker, which is of another crew, for this one, unless older leases wait for it there."""
+        idle = [worker for worker in self._stationed() if worker.idle and worker.crew.oldest() >= crew.oldest()]
         if not idle:
             return False
-        self._roster.recycle(max(idle, key=lambda other: other.sent > 0))  # those that never served are the spares
+        self._roster.recycle(max(idle, key=lambda worker: worker.sent > 0))  # those that never served are the spares
         return True
 
     def _claim(self, crew: Crew) -> None:
         """See that a worker of others runs dry, however much there is for them."""
-        free = [other for other in self._others(crew) if other.claimant is None]
+        free = [worker for worker in self._stationed() if worker.claimant is None]
         if free:
-            least = min(free, key=lambda other: (other.state is State.STARTING, len(other.sendings)))
+            least = min(free, key=lambda worker: (worker.state is State.STARTING, len(worker.sendings)))
             least.claimant = crew
 
     def _drop_claims(self) -> None:
@@ -184,8 +181,8 @@ class Staffing:
         for worker in self._roster.workers.values():
             worker.claimant = None
 
-    def _others(self, crew: Crew) -> Iterator[Worker]:
-        return (worker for other in self._roster.crews.values() if other is not crew for worker in other.workers)
+    def _stationed(self) -> Iterator[Worker]:
+        return (worker for crew in self._roster.crews.values() for worker in crew.workers)
 
     def _start(self, crew: Crew, now: float) -> None:
         if self._owed:
@@ -194,12 +191,10 @@ class Staffing:
 
     def _replace_lost(self, now: float) -> None:
         """Refill the pool, whether or not something waits."""
-        while self._owed:
-            crew = self._owed[0]
+        for crew in self._owed:
             if crew.failures_left:
-                self._start(crew, now)
-            else:
-                del self._owed[0]
+                self._roster.start(crew, now)
+        self._owed.clear()
 
     def _keep_spares(self, now: float) -> None:
         if self._home is None or not self._limits.spares:
@@ -213,11 +208,15 @@ class Staffing:
     def validate(self) -> None:
         """Raise AssertionError if something waits for nothing, or could be served."""
         assert not self._owed
+        for crew in self._roster.crews.values():
+            held = sum(worker.holds(self._limits.in_flight) for worker in crew.workers)
+            if crew.failures_left:
+                assert crew.waiting <= crew.to_come() or not self._has_place()
+                assert held <= crew.to_come() or self._roster.occupied >= self._limits.size
         for crew in self._crews_in_want():
             if not crew.workers:
                 assert crew.failures_left, "else it was to be given up"
-                assert not self._has_place()
-                claimants = [other.claimant for other in self._others(crew)]
+                claimants = [worker.claimant for worker in self._stationed()]
                 assert crew in claimants or None not in claimants
             for lease in (*list(crew.suspects)[:1], *list(crew.queue)[:1]):
-                assert not any(worker.idle and self.takes(worker, lease, math.inf) for worker in crew.workers)
+                assert not any(self.takes(worker, lease, math.inf) for worker in crew.workers)

@@ -1,19 +1,16 @@
-"""What a pool decides, sentence by sentence: deaths, failed starts, deadlines."""
+"""What a pool decides, sentence by sentence: deaths, failed starts."""
 
 from __future__ import annotations
 
-import math
-
+import pytest
 from pool_play import QUICK, SLOW, Play, quick, staffed, starts
 
 from adescent.executors.pool_rules import (
     GiveUp,
     Kill,
     PoolLimits,
-    Retire,
     Send,
     Start,
-    Withdraw,
 )
 
 # Deaths ---------------------------------------------------------------------------------------------------------------
@@ -37,6 +34,40 @@ def test_all_workers_lost_at_once_are_replaced_and_their_leases_served() -> None
     assert sorted(lease.worker for lease in leases) == [0, 0, 0, 4, 5, 6]
     assert [len(lease.deaths) for lease in leases] == [1, 1, 1, 0, 0, 0]
     assert [bool(lease.worker) for lease in leases] == [True, True, True, False, False, False]
+    assert (play.rules.statistics().redispatched, play.rules.statistics().workers_lost) == (3, 3)
+
+
+def test_those_lost_at_once_are_replaced_each_by_its_own_kind() -> None:
+    play = Play(PoolLimits(2, hang_timeout=5.0))
+    play.submit("a")
+    play.submit("b")
+    play.ready(1, 2)
+    play.silently()
+    play.wait(5.0)
+    assert starts(play.take()) == ["a", "b"]
+
+
+def test_unless_their_places_are_needed_by_others() -> None:
+    play = Play(PoolLimits(2, hang_timeout=5.0))
+    play.submit("a")
+    play.submit("b")
+    play.ready(1, 2)
+    play.submit("c")
+    play.silently()
+    play.wait(5.0)
+    assert starts(play.take()) == ["c", "a"]
+
+
+def test_a_suspect_is_served_before_younger_leases_of_others() -> None:
+    play = Play(PoolLimits(1))
+    suspect = play.submit("b")
+    play.ready(1)
+    play.submit("a")
+    play.submit("b")
+    play.silently()
+    play.die(1)
+    assert suspect.deaths
+    assert play.take() == [Start(2, "b")]
 
 
 def test_a_death_does_not_make_a_pool_larger_than_it_was() -> None:
@@ -170,6 +201,43 @@ def test_a_suspect_gets_a_worker_to_itself_though_all_the_others_are_always_fed(
     assert suspects[0].worker == 2
 
 
+def test_it_gets_one_too_though_more_keep_coming_and_starts_keep_failing() -> None:
+    play = staffed(PoolLimits(2, in_flight=3, start_failures=1))
+    victim, *others = play.submit_many(6)
+    play.die(1)
+    for _ in range(20):
+        others.append(play.submit())
+        play.answer(next(lease for lease in others if lease.worker and not lease.deaths))
+        if victim.worker:
+            break
+        for worker in [each.worker for each in play.take() if isinstance(each, Start)]:
+            play.die(worker, "exit 1")
+    assert victim.worker == 2
+
+
+def test_none_is_kept_for_suspects_when_there_are_none_left() -> None:
+    play = staffed(PoolLimits(2, in_flight=2))
+    first, second, third, _ = play.submit_many(4)
+    waiting = play.submit()
+    play.die(1)
+    play.cancel(first)
+    play.cancel(third)
+    play.answer(second)
+    assert waiting.worker == 2
+
+
+def test_a_worker_that_takes_no_more_is_not_the_one_that_is_kept_for_a_suspect() -> None:
+    play = staffed(PoolLimits(3, in_flight=2, max_tasks=4, start_failures=1))
+    victim, second, third, _, fifth, sixth = play.submit_many(6)
+    play.submit_many(6)
+    play.answer(second, fifth)
+    play.die(1)
+    for worker in (4, 5, 6):
+        play.die(worker, "exit 1")
+    play.answer(third, sixth)
+    assert victim.worker == 3
+
+
 # Failed starts --------------------------------------------------------------------------------------------------------
 
 
@@ -271,194 +339,47 @@ def test_leases_wait_for_a_busy_worker_though_no_other_can_be_started() -> None:
 
 def test_a_suspect_is_given_up_when_no_worker_can_be_started_for_it() -> None:
     play = Play(PoolLimits(1, start_failures=1))
-    lease = play.submit()
+    lease, waiting = play.submit_many(2)
     play.ready(1)
     play.die(1)
     play.silently()
     play.die(2, "exit 1")
-    assert play.take() == [GiveUp(lease, "not ready")]
+    assert play.take() == [GiveUp(lease, "not ready"), GiveUp(waiting, "not ready")]
 
 
-# Deadlines ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_lease_that_takes_too_long_is_given_up_with_its_worker() -> None:
-    play = staffed(PoolLimits(1))
-    lease, waiting = play.submit(timeout=2.0), play.submit()
-    play.silently()
-    play.wait(1.9)
-    assert play.take() == []
-    play.wait(0.2)
-    assert play.take() == [GiveUp(lease, "timeout"), Kill(1, "no answer within 2 s"), Start(2, "a")]
-    assert (lease.deaths, lease.attempt) == (["no answer within 2 s"], 0)
-    assert play.rules.answered(1, 2, SLOW, play.now) is None
-    assert play.rules.statistics().duplicates_dropped == 1
-    play.die(1, "SIGKILL")
-    assert play.take() == []
-    play.ready(2)
-    assert waiting.worker == 2
-
-
-def test_the_time_of_a_lease_begins_when_the_one_before_it_was_answered() -> None:
-    play = quick(PoolLimits(1))
-    first, second = play.submit(timeout=2.0), play.submit(timeout=2.0)
-    play.wait(1.5)
-    play.answer(first)
-    play.wait(1.5)
-    assert second.worker == 1
-    play.silently()
-    play.wait(0.6)
-    assert GiveUp(second, "timeout") in play.take()
-
-
-def test_it_goes_on_when_one_that_was_sent_later_is_answered_first() -> None:
-    play = quick(PoolLimits(1))
-    first, second = play.submit(timeout=2.0), play.submit()
-    play.wait(1.5)
-    play.answer(second)
-    play.silently()
-    play.wait(0.5)
-    assert GiveUp(first, "timeout") in play.take()
-
-
-def test_one_that_is_late_beside_others_is_told_to_stop_and_they_go_on() -> None:
-    play = staffed(PoolLimits(1, in_flight=3))
-    late, begun, also = play.submit(timeout=1.0), play.submit(timeout=5.0), play.submit()
-    play.silently()
-    play.wait(1.0)
-    assert play.take() == [Withdraw(1, late.number)]
-    assert play.rules.answered(1, late.number, 1.0, play.now) is None  # that it has stopped, or that it is done
-    assert play.take() == [GiveUp(late, "timeout")]
-    assert late.deaths == ["no answer within 1 s"]
-    assert (begun.deaths, also.deaths) == ([], [])
-    play.answer(begun, also)
-
-
-def test_a_worker_that_is_not_even_told_to_stop_may_be_held_up_by_any_that_it_has_begun() -> None:
-    play = staffed(PoolLimits(1, in_flight=3))
-    late, begun, also = play.submit(timeout=1.0), play.submit(timeout=1.0), play.submit()
-    play.silently()
-    play.wait(1.5)
-    assert Kill(1, "no answer in time, nor to being told to stop") in play.take()
-    play.die(1, "SIGKILL")
-    assert [len(lease.deaths) for lease in (late, begun, also)] == [1, 1, 1]
-    play.ready(2)
-    assert [lease.worker for lease in (late, begun, also)] == [2, 0, 0]  # each alone, so that they can be told apart
-    play.wait(1.0)
-    assert GiveUp(late, "timeout") in play.take()
-
-
-def test_an_answer_between_the_kill_and_the_end_still_counts() -> None:
-    play = staffed(PoolLimits(1, in_flight=3))
-    play.submit(timeout=1.0)
-    other = play.submit()
-    play.wait(1.5)
-    play.answer(other)
-    play.silently()
-    play.die(1)
-    assert play.take() == []
-    assert play.rules.statistics().redispatched == 1  # the one that was late
-
-
-def test_what_is_held_behind_a_late_answer_of_a_killed_worker_has_not_begun() -> None:
-    play = quick(PoolLimits(1, hang_timeout=10.0))
-    silent, held = play.submit_many(2)
-    play.wait(10.0)
-    play.answer(silent)
-    play.die(1)
-    assert held.deaths == []
-
-
-def test_a_killed_worker_is_not_retired_when_it_answers_late() -> None:
-    play = Play(PoolLimits(1, hang_timeout=10.0, max_tasks=1))
-    lease = play.submit()
+@pytest.mark.parametrize("seconds", [QUICK, SLOW])
+def test_an_answer_shows_that_as_many_may_be_started_as_are_needed(seconds: float) -> None:
+    play = Play(PoolLimits(5, start_failures=1))
+    first, *_ = play.submit_many(5)
     play.ready(1)
-    play.wait(10.0)
     play.silently()
-    play.answer(lease)
-    assert play.take() == []
-
-
-def test_a_lease_that_used_up_its_processor_time_is_given_up() -> None:
-    play = quick(PoolLimits(1))
-    lease, held = play.submit_many(2)
+    for worker in range(2, 10):
+        play.die(worker, "exit 1")
+    assert play.rules.statistics().starting == 0
     play.silently()
-    play.die(1, "SIGXCPU", cpu=True)
-    assert play.take() == [GiveUp(lease, "cpu"), Start(2, "a")]
-    assert (lease.deaths, lease.attempt, held.deaths) == (["SIGXCPU"], 0, [])
-    play.ready(2)
-    assert (lease.worker, held.worker) == (0, 2)
+    play.answer(first, seconds=seconds)
+    assert starts(play.take()) == ["a", "a", "a"]
 
 
-def test_how_a_killed_worker_ends_does_not_matter() -> None:
-    play = staffed(PoolLimits(1, hang_timeout=10.0))
-    lease = play.submit()
-    play.wait(10.0)
-    play.die(1, "SIGXCPU", cpu=True)
-    play.ready(2)
-    assert (lease.worker, lease.deaths) == (2, ["not a word within 10 s"])
-
-
-def test_of_several_nobody_knows_which_one_used_up_the_processor_time() -> None:
-    play = staffed(PoolLimits(1, in_flight=3))
-    leases = play.submit_many(2)
+def test_it_does_so_too_if_its_worker_has_others() -> None:
+    play = Play(PoolLimits(2, in_flight=2, start_failures=1))
+    first, *_ = play.submit_many(5)
+    play.ready(1)
+    for worker in (2, 3):
+        play.die(worker, "exit 1")
     play.silently()
-    play.die(1, "SIGXCPU", cpu=True)
-    assert play.take() == [Start(2, "a")]
-    assert [lease.deaths for lease in leases] == [["SIGXCPU"], ["SIGXCPU"]]
-
-
-def test_a_worker_without_a_word_is_killed_and_its_lease_has_seen_a_death() -> None:
-    play = staffed(PoolLimits(1, hang_timeout=10.0))
-    play.wait(50.0)
-    lease = play.submit()
-    play.silently()
-    play.wait(9.0)
-    play.rules.heard(1, play.now)
-    play.wait(9.0)
-    assert play.take() == []
-    play.wait(1.0)
-    assert play.take() == [Kill(1, "not a word within 10 s"), Start(2, "a")]
-    play.die(1, "SIGKILL")
-    assert lease.deaths == ["not a word within 10 s"], "why, and not how"
-    play.ready(2)
-    assert lease.worker == 2
-
-
-def test_an_idle_worker_may_be_silent() -> None:
-    play = staffed(PoolLimits(1, hang_timeout=10.0))
-    play.wait(50.0)
-    assert play.take() == []
-    assert play.rules.next_deadline() == math.inf
-
-
-def test_an_answer_is_a_word() -> None:
-    play = staffed(PoolLimits(1, hang_timeout=10.0, in_flight=2))
-    first, second = play.submit_many(2)
-    play.wait(8.0)
     play.answer(first)
+    assert starts(play.take()) == ["a"]
+
+
+def test_it_does_so_too_if_nobody_waits_for_it() -> None:
+    play = Play(PoolLimits(2, in_flight=2, start_failures=1))
+    first, *_ = play.submit_many(5)
+    play.ready(1)
+    number = first.number
+    play.cancel(first)
+    for worker in (2, 3):
+        play.die(worker, "exit 1")
     play.silently()
-    play.wait(8.0)
-    assert play.take() == []
-    assert second.worker == 1
-
-
-def test_who_broke_the_protocol_is_killed_and_replaced() -> None:
-    play = staffed(PoolLimits(1))
-    lease = play.submit()
-    play.silently()
-    play.rules.broke(1, "garbage", play.now)
-    assert play.take() == [Kill(1, "garbage"), Start(2, "a")]
-    play.rules.broke(1, "more garbage", play.now)
-    play.die(1, "SIGKILL")
-    assert play.take() == []
-    assert lease.deaths == ["garbage"]
-    assert play.rules.statistics().workers_lost == 1
-
-
-def test_who_was_told_to_end_may_close_its_pipe() -> None:
-    play = staffed(PoolLimits(1))
-    play.submit("b")
-    assert play.take() == [Retire(1), Start(2, "b")]
-    play.rules.broke(1, "closed its pipe", play.now)
-    assert play.take() == []
+    assert play.rules.answered(1, number, SLOW, play.now) is None
+    assert starts(play.take()) == ["a"]
