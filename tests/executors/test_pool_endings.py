@@ -6,6 +6,7 @@ import math
 
 from pool_play import QUICK, SLOW, Play, carry_out, quick, staffed
 
+from adescent.executors.pool_crews import REMEMBERED_WITHDRAWALS
 from adescent.executors.pool_rules import (
     GiveUp,
     Kill,
@@ -115,7 +116,7 @@ def test_what_was_held_behind_it_goes_back_without_a_death() -> None:
 
 
 def test_one_of_several_in_flight_has_a_moment_to_stop() -> None:
-    play = staffed(PoolLimits(1, in_flight=3))
+    play = staffed(PoolLimits(1, in_flight=2))
     lease, other = play.submit_many(2)
     number = lease.number
     play.silently()
@@ -230,6 +231,18 @@ def test_a_worker_that_may_be_busy_with_a_withdrawn_lease_has_the_time_of_that_o
     assert patient.worker == 2
 
 
+def test_of_several_withdrawn_ones_the_first_to_have_had_its_time_counts() -> None:
+    play = quick(PoolLimits(1))
+    first, short, long = play.submit(), play.submit(timeout=2.0), play.submit(timeout=5.0)
+    play.cancel(short)
+    play.cancel(long)
+    play.answer(first, seconds=QUICK)
+    play.submit()
+    play.silently()
+    play.wait(2.0)
+    assert play.take() == [Kill(1, "a withdrawn lease went on")]
+
+
 def test_an_answer_to_a_later_one_tells_that_the_withdrawn_one_is_over() -> None:
     play, lease = behind_a_withdrawn_one()
     following = play.submit()
@@ -238,13 +251,35 @@ def test_an_answer_to_a_later_one_tells_that_the_withdrawn_one_is_over() -> None
     assert len(following.deaths) == 1
 
 
-def test_what_is_remembered_of_withdrawn_leases_is_bounded() -> None:
+def test_so_its_time_does_not_count_any_more() -> None:
+    play = quick(PoolLimits(1))
+    first, withdrawn, lease, following = play.submit(), play.submit(timeout=2.0), play.submit(), play.submit()
+    play.cancel(withdrawn)
+    play.answer(first, lease, seconds=QUICK)
+    play.silently()
+    play.wait(10.0)
+    assert (play.take(), following.worker) == ([], 1)
+
+
+def test_an_answer_to_an_earlier_one_changes_nothing_about_that() -> None:
+    play = quick(PoolLimits(1, in_flight=2))
+    first, second, withdrawn, third = play.submit_many(4)
+    play.cancel(withdrawn)
+    play.answer(first, third, second, seconds=QUICK)
+    lease = play.submit()
+    play.die(1)
+    assert len(lease.deaths) == 1
+
+
+def test_of_withdrawn_leases_only_the_last_are_remembered() -> None:
     play = quick(PoolLimits(1))
     play.submit()
-    for _ in range(1000):
-        play.cancel(play.submit())
+    numbers = []
+    for _ in range(100):
+        numbers.append((lease := play.submit()).number)
+        play.cancel(lease)
     play.take()
-    assert len(play.rules._roster.workers[1].withdrawn) < 100
+    assert list(play.rules._roster.workers[1].withdrawn) == numbers[-REMEMBERED_WITHDRAWALS:]
 
 
 # Answers --------------------------------------------------------------------------------------------------------------
@@ -303,6 +338,15 @@ def test_closing_gives_up_all_leases_and_ends_all_workers() -> None:
     assert play.take() == []
     assert play.rules.next_deadline() == math.inf
     assert play.rules.statistics().duplicates_dropped == 0
+
+
+def test_closing_does_not_give_up_what_was_cancelled() -> None:
+    play = staffed(PoolLimits(1, in_flight=2))
+    cancelled, other = play.submit_many(2)
+    play.cancel(cancelled)
+    play.silently()
+    play.rules.close(play.now)
+    assert play.take() == [Kill(1, "closed"), GiveUp(other, "closed")]
 
 
 def test_closing_lets_idle_workers_end_by_themselves() -> None:

@@ -38,6 +38,8 @@ GRID = [
     PoolLimits(2, spares, in_flight, max_tasks=max_tasks, hang_timeout=hang, start_failures=2)
     for spares, in_flight, max_tasks, hang in itertools.product((0, 2), (1, 3), (None, 1, 3), (None, 20.0))
 ]
+GRACE = 0.5
+"""What a worker has at most to say that it has stopped one."""
 NEVER_STARTS = "c"
 """Every worker of this fingerprint fails to start."""
 INDEX = st.integers(0, 1000)
@@ -58,10 +60,18 @@ class Process:
     outbox: list[int] = field(factory=list)
     answered: list[int] = field(factory=list)
     served: int = 0
+    last_word: float = 0.0
+    waited_for: dict[int, float] = field(factory=dict)
+    """What has not been answered, with when it was its turn; infinity if it is not yet."""
 
     def running(self, in_flight: int) -> list[int]:
         """The numbers it has begun: those sent first."""
         return list(self.inbox)[:in_flight]
+
+    def note_turns(self, in_flight: int, now: float) -> None:
+        """As far as anybody can know who only hears the answers."""
+        for number in list(self.waited_for)[:in_flight]:
+            self.waited_for[number] = min(self.waited_for[number], now)
 
     def wanted(self) -> list[Lease]:
         """The leases that somebody still waits for here."""
@@ -112,7 +122,7 @@ class World(RuleBasedStateMachine):
                 assert not self.closed
                 assert self.budget[fingerprint] > 0, "no start once the budget of failed ones is used up"
                 self.started = number
-                self.processes[number] = Process(number, fingerprint)
+                self.processes[number] = Process(number, fingerprint, last_word=self.now)
             case Send(worker, lease, number):
                 self.receive(self.processes[worker], lease, number)
             case Withdraw(worker, number):
@@ -123,6 +133,8 @@ class World(RuleBasedStateMachine):
                 process.withdrawn.add(number)
                 if number not in process.running(self.limits.in_flight):
                     process.inbox.pop(number, None)  # forgotten without an answer
+                if process.waited_for[number] == math.inf:
+                    del process.waited_for[number]
             case Retire(worker):
                 process = self.processes[worker]
                 assert process.up
@@ -153,6 +165,10 @@ class World(RuleBasedStateMachine):
         assert not any(other.deaths for other in present), "beside a suspect runs nothing"
         process.served += 1
         assert process.served <= (self.limits.max_tasks or math.inf)
+        if not process.waited_for:
+            process.last_word = self.now
+        process.waited_for[number] = math.inf
+        process.note_turns(self.limits.in_flight, self.now)
         self.numbers.add(number)
         process.sent[number] = process.inbox[number] = lease
         self.whereabouts[lease] = (process, number)
@@ -160,6 +176,7 @@ class World(RuleBasedStateMachine):
     def end(self, lease: Lease, why: str) -> None:
         assert lease not in self.ends, f"ended twice: {self.ends[lease]}, {why}"
         self.ends[lease] = why
+        assert (lease.worker, lease.number) == (0, 0), "nobody has it any more"
         if why == "deaths":
             assert len(lease.deaths) == lease.attempt == self.limits.redispatches + 1
             if lease.payload == "good":
@@ -170,6 +187,22 @@ class World(RuleBasedStateMachine):
             process.withdrawn.discard(number)  # an answer from now on is one too many, though it was told to stop
         if why == "not ready":
             assert self.budget[lease.fingerprint] == 0
+
+    def check_deadlines(self) -> None:
+        """None is missed, whatever the rules think is due."""
+        for process in self.processes.values():
+            if process.ends:
+                continue
+            if not process.up:
+                assert self.now < process.last_word + self.limits.start_timeout
+            elif process.waited_for:
+                assert self.now < process.last_word + (self.limits.hang_timeout or math.inf)
+            for number, begun_at in process.waited_for.items():
+                timeout = process.sent[number].timeout
+                if timeout is not None and number not in process.withdrawn:
+                    assert self.now < begun_at + timeout + (GRACE if self.limits.in_flight > 1 else 0.0)
+            held = math.inf in process.waited_for.values()
+            assert not held or self.now < min(process.waited_for.values()) + self.limits.steal_after
 
     def check_limits(self) -> None:
         assert sum(not process.ends for process in self.processes.values()) <= 2 + self.limits.spares
@@ -189,6 +222,7 @@ class World(RuleBasedStateMachine):
                 self.pool.expire(self.now)
                 self.obey()
                 assert self.pool.next_deadline() > self.now, "what is due is done at once"
+            self.check_deadlines()
 
     # Whoever hands in leases
 
@@ -219,6 +253,7 @@ class World(RuleBasedStateMachine):
             for process in self.processes.values():
                 process.withdrawn.update(number for number, sent in process.sent.items() if sent is lease)
         self.pool.cancel(lease, self.now)
+        assert (lease.worker, lease.number) == (0, 0), "nobody has it any more"
         self.obey()
 
     # Processes
@@ -242,6 +277,7 @@ class World(RuleBasedStateMachine):
             self.exit(process, "exit 1")
             return
         process.up = True
+        process.last_word = self.now
         self.pool.ready(process.number, self.now)
         self.obey()
 
@@ -278,6 +314,9 @@ class World(RuleBasedStateMachine):
         while process.outbox:
             number = process.outbox.pop(0)
             process.answered.append(number)
+            process.waited_for.pop(number, None)
+            process.note_turns(self.limits.in_flight, self.now)
+            process.last_word = self.now
             lease = self.pool.answered(process.number, number, seconds, self.now)
             if lease is not None:
                 assert number not in process.withdrawn
@@ -300,6 +339,7 @@ class World(RuleBasedStateMachine):
         if process is not None:
             number = process.answered[-1] if process.answered else forged
             self.duplicates += 1
+            process.last_word = self.now
             assert self.pool.answered(process.number, number, 0.0, self.now) is None
             self.obey()
 
@@ -307,6 +347,7 @@ class World(RuleBasedStateMachine):
     def say_something(self, which: int) -> None:
         process = self.one(which, up=True)
         if process is not None:
+            process.last_word = self.now
             self.pool.heard(process.number, self.now)
             self.obey()
 
@@ -429,7 +470,7 @@ class World(RuleBasedStateMachine):
 
 
 def test_whatever_happens_every_lease_ends_once() -> None:
-    run_state_machine_as_test(World, settings=settings(max_examples=60, stateful_step_count=50))
+    run_state_machine_as_test(World, settings=settings(max_examples=100, stateful_step_count=50))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from pool_play import QUICK, SLOW, Play, carry_out, quick, staffed, starts
+from pool_play import QUICK, SLOW, Play, quick, staffed, starts
 
 from adescent.executors.pool_rules import (
     PoolLimits,
@@ -68,7 +68,31 @@ def test_a_worker_is_sent_more_while_leases_are_quick() -> None:
     assert leases[4].worker == 1
 
 
-@pytest.mark.parametrize("garbage", [SLOW, math.nan, math.inf, -1.0, 1e300])
+def test_it_is_sent_more_at_once_when_an_answer_shows_that_they_are_quick() -> None:
+    play = Play(PoolLimits(1, in_flight=2))
+    leases = play.submit_many(7)
+    play.ready(1)
+    play.answer(leases[0], seconds=0.0)
+    assert [lease.worker for lease in leases[1:]] == [1, 1, 1, 1, 0, 0]
+
+
+def test_leases_that_take_as_long_as_quick_ones_may_are_not_quick() -> None:
+    play = quick(PoolLimits(1, quick_seconds=QUICK))
+    assert [lease.worker for lease in play.submit_many(2)] == [1, 0]
+
+
+def test_one_that_takes_a_little_longer_among_quick_ones_changes_nothing() -> None:
+    play = quick(PoolLimits(1, quick_seconds=0.002))
+    play.answer(play.submit(), seconds=0.003)
+    assert [lease.worker for lease in play.submit_many(2)] == [1, 1]
+
+
+def test_quick_or_not_as_many_are_in_flight_as_may_be() -> None:
+    play = quick(PoolLimits(1, in_flight=6, prefetch=4))
+    assert [lease.worker for lease in play.submit_many(7)] == [1] * 6 + [0]
+
+
+@pytest.mark.parametrize("garbage", [SLOW, math.nan, math.inf, -QUICK, 1e300])
 def test_a_time_that_is_long_or_no_time_is_slow_and_soon_forgotten(garbage: float) -> None:
     play = quick(PoolLimits(1))
     play.answer(play.submit(), seconds=garbage)
@@ -99,6 +123,19 @@ def test_a_pool_grows_for_leases_that_are_held_behind_others() -> None:
     assert starts(play.take()) == ["a", "a"]
 
 
+def test_it_grows_for_those_of_each_fingerprint() -> None:
+    play = Play(PoolLimits(5))
+    for worker, fingerprint in enumerate("ab", start=1):
+        lease = play.submit(fingerprint)
+        play.ready(worker)
+        play.answer(lease, seconds=QUICK)
+    play.silently()
+    play.submit_many(2, "b")
+    assert starts(play.take()) == ["b"], "held behind the first"
+    play.submit_many(2, "a")
+    assert starts(play.take()) == ["a"], "held behind the first"
+
+
 def test_it_does_not_grow_for_them_while_starts_fail() -> None:
     play = Play(PoolLimits(2, start_failures=1))
     first = play.submit()
@@ -125,6 +162,23 @@ def test_what_is_held_behind_one_that_takes_long_goes_to_an_idle_worker() -> Non
     assert play.rules.next_deadline() == math.inf
     assert play.rules.answered(1, number, QUICK, play.now) is None, "the withdrawal came too late"
     assert play.rules.statistics().duplicates_dropped == 0
+
+
+def test_each_worker_gives_back_what_it_holds_when_it_is_time() -> None:
+    play = Play(PoolLimits(2, steal_after=0.05))
+    for worker, fingerprint in enumerate("ab", start=1):
+        lease = play.submit(fingerprint)
+        play.ready(worker)
+        play.answer(lease, seconds=QUICK)
+    _, first = play.submit_many(2, "a")
+    play.wait(0.03)
+    _, second = play.submit_many(2, "b")
+    assert (first.worker, second.worker) == (1, 2)
+    play.rules.expire(play.now)
+    play.wait(0.03)
+    assert (first.worker, second.worker) == (0, 2)
+    play.wait(0.03)
+    assert (first.worker, second.worker) == (0, 0)
 
 
 def test_what_is_held_goes_out_before_younger_ones_though_no_worker_is_ever_idle() -> None:
@@ -154,169 +208,6 @@ def test_the_only_worker_keeps_what_it_holds() -> None:
     assert play.take() == []
 
 
-# Fingerprints ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_lease_goes_to_a_worker_of_its_own_fingerprint() -> None:
-    play = Play(PoolLimits(2))
-    first, second = play.submit("a"), play.submit("b")
-    assert play.take() == [Start(1, "a"), Start(2, "b")]
-    play.ready(2, 1)
-    assert (first.worker, second.worker) == (1, 2)
-
-
-def test_an_idle_worker_of_another_fingerprint_is_recycled() -> None:
-    play = staffed(PoolLimits(2))
-    play.submit("a")
-    lease = play.submit("b")
-    assert play.take()[1:] == [Retire(2), Start(3, "b")]
-    play.die(2, "exit 0")
-    play.ready(3)
-    assert lease.worker == 3
-    assert play.rules.statistics().workers_recycled == 1
-
-
-def test_as_many_idle_workers_are_recycled_as_leases_wait() -> None:
-    play = staffed(PoolLimits(2))
-    play.submit_many(3, "b")
-    assert play.take() == [Retire(1), Start(3, "b"), Retire(2), Start(4, "b")]
-
-
-def test_when_all_are_busy_the_least_loaded_takes_nothing_younger_and_is_recycled_when_idle() -> None:
-    play = staffed(PoolLimits(2, in_flight=3))
-    one, two, three = play.submit_many(3)
-    assert (one.worker, two.worker, three.worker) == (1, 2, 1)
-    play.submit("b")
-    assert [lease.worker for lease in play.submit_many(3)] == [1, 0, 0], "the room in 2 is left, and only that"
-    play.silently()
-    play.answer(two)
-    assert play.take() == [Retire(2), Start(3, "b")]
-
-
-def test_those_for_whom_nobody_is_left_to_claim_wait_for_the_others() -> None:
-    play = staffed(PoolLimits(1))
-    first, second, third = (play.submit(fingerprint) for fingerprint in "abc")
-    for worker, lease in enumerate((first, second), start=1):
-        play.ready(worker)
-        play.answer(lease)
-    play.ready(3)
-    assert third.worker == 3
-
-
-def test_a_free_place_is_taken_before_that_of_an_idle_worker() -> None:
-    play = Play(PoolLimits(2))
-    lease = play.submit("a")
-    play.ready(1)
-    play.answer(lease)
-    play.silently()
-    play.submit("b")
-    assert play.take() == [Start(2, "b")]
-
-
-def test_an_idle_worker_is_not_recycled_for_one_that_could_begin_nothing() -> None:
-    play = Play(PoolLimits(2, spares=1))
-    leases = play.submit_many(3)
-    play.ready(1, 2, 3)
-    play.answer(leases[1])
-    play.answer(leases[2])
-    play.silently()
-    assert play.rules.statistics().busy == 1
-    play.submit_many(2, "b")
-    assert [type(each) for each in play.take()] == [Retire, Start]
-
-
-def test_an_idle_worker_that_an_older_lease_waits_for_is_left_to_it() -> None:
-    play = Play(PoolLimits(1, spares=1))
-    first, second = play.submit_many(2)
-    play.ready(1, 2)
-    assert (first.worker, second.worker) == (1, 0)
-    play.silently()
-    stranger = play.submit("b")
-    assert play.take() == []
-    play.answer(first)
-    play.answer(second)
-    carry_out(play)
-    assert stranger.worker == 3
-
-
-def test_those_that_have_served_are_recycled_before_the_spares() -> None:
-    play = Play(PoolLimits(1, spares=1))
-    play.rules.open("a", play.now)
-    lease = play.submit("a")
-    play.ready(1, 2)
-    play.answer(lease)
-    play.silently()
-    play.submit("b")
-    assert play.take() == [Retire(1), Start(3, "b")]
-
-
-def test_a_claimed_worker_still_serves_what_came_before() -> None:
-    play = staffed(PoolLimits(1))
-    leases = play.submit_many(2, "a")
-    stranger, late = play.submit("b"), play.submit("a")
-    play.answer(*leases)
-    assert late.worker == 0
-    assert play.take()[-2:] == [Retire(1), Start(2, "b")]
-    play.ready(2)
-    play.answer(stranger)
-    play.ready(3)
-    assert late.worker == 3
-
-
-def test_it_waits_for_a_worker_of_its_own_fingerprint_if_there_is_one() -> None:
-    play = Play(PoolLimits(2))
-    first, stranger = play.submit("a"), play.submit("b")
-    play.ready(1, 2)
-    second, more = play.submit("b"), play.submit("a")
-    play.silently()
-    play.answer(first)
-    assert more.worker == 1, "nobody is claimed"
-    play.answer(more)
-    assert play.take()[-2:] == [Retire(1), Start(3, "b")], "but who is idle is recycled"
-    play.answer(stranger)
-    assert second.worker == 2
-
-
-def test_whoever_is_idle_first_makes_room_whoever_was_claimed() -> None:
-    play = Play(PoolLimits(2))
-    first, other = play.submit("a"), play.submit("c")
-    play.ready(1, 2)
-    play.submit("b")
-    second, late = play.submit("a"), play.submit("c")
-    play.silently()
-    play.answer(other)
-    assert late.worker == 0
-    assert play.take() == [Retire(2), Start(3, "b")]
-    play.answer(first)
-    assert second.worker == 1, "the claim has ended with the start"
-
-
-def test_a_claim_ends_with_the_lease_it_was_for() -> None:
-    play = staffed(PoolLimits(1, in_flight=2))
-    play.submit("a")
-    stranger, late = play.submit("b"), play.submit("a")
-    assert late.worker == 0
-    play.cancel(stranger)
-    assert late.worker == 1
-    assert starts(play.take()) == []
-
-
-@pytest.mark.parametrize("in_flight", [1, 3])
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("seconds", [QUICK, SLOW])
-def test_no_fingerprint_starves_another_however_much_there_is_of_it(size: int, in_flight: int, seconds: float) -> None:
-    play = staffed(PoolLimits(size, in_flight=in_flight))
-    common = play.submit_many(8 * size)
-    rare = play.submit("b")
-    for _ in range(20 * size):
-        common.append(play.submit("a"))
-        carry_out(play)
-        if busy := [lease for lease in common if lease.worker]:
-            play.answer(busy[0], seconds=seconds)
-            common.remove(busy[0])
-    assert rare.worker
-
-
 # Spares, and workers that serve few -----------------------------------------------------------------------------------
 
 
@@ -344,6 +235,15 @@ def test_those_that_are_needed_are_no_spares() -> None:
     assert starts(play.take()) == ["a"]
     play.submit()
     assert starts(play.take()) == ["a"]
+
+
+def test_spares_are_started_where_there_is_a_place() -> None:
+    play = Play(PoolLimits(1, spares=1))
+    play.rules.open("a", play.now)
+    play.submit("b")
+    play.ready(1, 2)
+    play.submit("a")
+    assert starts(play.take()) == ["a", "b"]
 
 
 def test_leases_are_begun_in_no_more_workers_than_the_size_however_many_are_ready() -> None:
