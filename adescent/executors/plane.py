@@ -200,10 +200,8 @@ class Plane:
 
     async def _close(self) -> None:
         pools, self._pools = list(self._pools.values()), {}
-        self._rooms, self._room_of = (
-            {},
-            {},
-        )  # they know the values of variables, which may be others at the next opening
+        # Rooms know the values of variables, which may be others at the next opening.
+        self._rooms, self._room_of = {}, {}
         try:
             await side_by_side(*[pool.close for pool in pools], name="closing")
         finally:
