@@ -37,11 +37,13 @@ def test_all_workers_lost_at_once_are_replaced_and_their_leases_served() -> None
     assert (play.rules.statistics().redispatched, play.rules.statistics().workers_lost) == (3, 3)
 
 
-def test_those_lost_at_once_are_replaced_each_by_its_own_kind() -> None:
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_those_lost_at_once_are_replaced_each_by_its_own_kind(waiting: int) -> None:
     play = Play(PoolLimits(2, hang_timeout=5.0))
     play.submit("a")
     play.submit("b")
     play.ready(1, 2)
+    play.submit_many(waiting, "a")
     play.silently()
     play.wait(5.0)
     assert starts(play.take()) == ["a", "b"]
@@ -207,6 +209,7 @@ def test_it_gets_one_too_though_more_keep_coming_and_starts_keep_failing() -> No
     play.die(1)
     for _ in range(20):
         others.append(play.submit())
+        play.rules.expire(play.now)  # whatever happens while one is starting, that one does not count
         play.answer(next(lease for lease in others if lease.worker and not lease.deaths))
         if victim.worker:
             break
