@@ -96,7 +96,7 @@ class Interpreter:
         self.pid = self._process.pid
         self._wrapped = wrapped
         self._unsent: deque[memoryview | bytes] = deque()
-        self._writable = anyio.Event()
+        self._to_write = anyio.Event()
         self._ending = _Ending.NOT
         self._deadline = float("inf")
         self._waiting: anyio.CancelScope | None = None
@@ -121,16 +121,14 @@ class Interpreter:
     # What is said to it -----------------------------------------------------------------------------------------------
 
     def send(self, *pieces: bytes) -> None:
-        """Put pieces of frames on their way, in order. What the pipe does not take at once is written by `attend`."""
+        """Put pieces of frames on their way, in order. `attend` writes them, those of one turn of the loop at once."""
         if self._asked:
             return
-        idle = not self._unsent
         self._unsent.extend(pieces)
-        if idle:
-            self._write()
+        self._to_write.set()
 
-    def _write(self) -> None:
-        """Write until the pipe is full or all is written."""
+    def _write(self) -> bool:
+        """Write until the pipe is full or all is written. Whether anything is left."""
         unsent = self._unsent
         try:
             while unsent:
@@ -140,20 +138,20 @@ class Interpreter:
                 if taken:
                     unsent[0] = memoryview(unsent[0])[taken:]
         except BlockingIOError:
-            self._writable.set()  # wakes the task that waits until there is something to wait for
+            pass
         except OSError:  # it reads no more: that it has ended, or closed its pipe, is seen elsewhere
             unsent.clear()
+        return bool(unsent)
 
-    async def _write_rest(self) -> None:
+    async def _write_out(self) -> None:
         while True:
-            await self._writable.wait()
+            await self._to_write.wait()
             try:
-                while self._unsent:
+                while self._write():
                     await wait_writable(self._in)
-                    self._write()
             except ClosedResourceError:  # it has been asked to end
                 return
-            self._writable = anyio.Event()  # not before all is written: whoever attends next is to go on
+            self._to_write = anyio.Event()  # not before all is written: whoever attends next is to go on
 
     # What it says -----------------------------------------------------------------------------------------------------
 
@@ -165,7 +163,7 @@ class Interpreter:
         """
         if not self._closed:
             async with create_task_group() as tasks:
-                tasks.start_soon(self._write_rest)
+                tasks.start_soon(self._write_out)
                 tasks.start_soon(self._keep_errors)
                 tasks.start_soon(self._listen, hear, broke)
                 await self._until_exit()

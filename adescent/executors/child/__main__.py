@@ -18,7 +18,7 @@ from adescent.errors import SandboxUnavailable, WireError
 from adescent.executors.child.channel import Channel
 from adescent.executors.child.descriptors import out_of_reach, tie_to_parent
 from adescent.executors.child.offspring import Offspring
-from adescent.executors.child.rollouts import Call
+from adescent.executors.child.rollouts import SCALARS, Call
 from adescent.executors.child.signals import usual_signals
 from adescent.executors.child.worker import Worker
 from adescent.executors.child.workspace import OwnDirectory, SharedDirectory
@@ -103,7 +103,7 @@ def _confined(channel: Channel, hello: Hello) -> Worker:
 
 async def _call(loop: Any, actor: Callable[..., Any], *args: Any) -> Any:
     returned = contained(actor, *args)
-    if contained(inspect.isawaitable, returned):
+    if type(returned) not in SCALARS and contained(inspect.isawaitable, returned):
         from adescent.executors.child.loop import await_alone
 
         return contained(await_alone, returned, loop)

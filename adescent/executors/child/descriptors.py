@@ -51,21 +51,12 @@ class StandardDescriptors:
     """What 0, 1 and 2 are, kept: the next file that is opened has the number of one that user code has closed."""
 
     def __init__(self) -> None:
-        self._kept = [(number, _moved(number), _identity(number)) for number in range(3)]
+        self._kept = [_moved(number) for number in range(3)]
 
     def restore(self) -> None:
-        """Put back those that are something else, or nothing."""
-        for number, kept, identity in self._kept:
-            if _identity(number) != identity:
-                os.dup2(kept, number)
-
-
-def _identity(descriptor: int) -> tuple[int, int] | None:
-    try:
-        found = os.fstat(descriptor)
-    except OSError:  # it is closed
-        return None
-    return found.st_dev, found.st_ino
+        """Put them back. Whether that is needed would cost more to find out."""
+        for number, kept in enumerate(self._kept):
+            os.dup2(kept, number)
 
 
 def _moved(descriptor: int) -> int:

@@ -40,13 +40,15 @@ def printing_to(log: RolloutLog) -> Iterator[None]:
         yield
     finally:
         for name in ("stdout", "stderr"):
-            with suppress(Exception):
-                contained(_flush, name)
+            stream = getattr(sys, name, None)
+            if type(stream) is not _Text or stream.is_changed:  # else nothing is held back
+                with suppress(Exception):
+                    contained(_flush, stream)
         PRINTS.reset(before)
 
 
-def _flush(name: str) -> None:
-    getattr(sys, name).flush()
+def _flush(stream: Any) -> None:
+    stream.flush()
 
 
 class RolloutLog:
@@ -217,10 +219,10 @@ class _Text(io.TextIOWrapper):
     def __init__(self, descriptor: int) -> None:
         # Lone surrogates are spelled out: a log crosses to the parent as UTF-8.
         super().__init__(_Routed(descriptor), "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]
-        self._is_changed = False
+        self.is_changed = False
 
     def reconfigure(self, **changes: Any) -> None:
-        self._is_changed = True
+        self.is_changed = True
         super().reconfigure(**changes)
 
     def detach(self) -> Any:
@@ -229,8 +231,8 @@ class _Text(io.TextIOWrapper):
 
     def restore(self) -> None:
         """Write as at first."""
-        if self._is_changed:
+        if self.is_changed:
             super().reconfigure(
                 encoding="utf-8", errors="backslashreplace", newline=None, line_buffering=False, write_through=True
             )
-            self._is_changed = False
+            self.is_changed = False

@@ -23,14 +23,15 @@ from adescent.refs import Ref, Resolver
 from adescent.tasks import Score, Task, as_score
 from adescent.workspec import FailureKind
 
-__all__ = ["Actors", "Call", "Rollout"]
+__all__ = ["SCALARS", "Actors", "Call", "Rollout"]
 
 Call = Callable[..., Awaitable[Any]]
 """Calls an actor, awaits what is to be awaited, and raises Exceptions only, but for a cancellation of its task."""
 
 Stage = Literal["run", "reward", "worker"]
 
-_SCALARS = (str, type(None), bool, int, float)
+SCALARS = (str, type(None), bool, int, float)
+"""Types of values that hold no others and have no methods of anybody's making, which saves a look at them."""
 
 
 @frozen
@@ -165,7 +166,7 @@ def as_output(value: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    return value if type(value) in _SCALARS else plain(value)
+    return value if type(value) in SCALARS else plain(value)
 
 
 def spelled_out(text: str) -> str:
@@ -177,6 +178,8 @@ def spelled_out(text: str) -> str:
 
 def _as_wire_score(raw: Any) -> Score:
     """A score whose words and numbers can be sent. Raises VoidScore, or ContractError naming the field."""
+    if type(raw) in SCALARS:  # a value with nothing beside it that could be something else
+        return as_score(raw)
     score = as_score(raw)
     if not isinstance(score.feedback, str):
         raise ContractError(f"the score's feedback is a {type(score.feedback).__name__}: give words, or leave it out.")

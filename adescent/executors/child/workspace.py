@@ -30,7 +30,7 @@ class SharedDirectory:
 
     def __init__(self) -> None:
         # By descriptor: it may have no name any more.
-        self._folder = out_of_reach(os.open(".", os.O_PATH | os.O_DIRECTORY))
+        self._folder = _held(".")
 
     def restore(self) -> None:
         """Go back there."""
@@ -42,32 +42,38 @@ class OwnDirectory:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._identity = self._identity_of(os.lstat(path))
+        self._folder = _held(path)
         self._empty_since = 0
-        """When it was last changed (the kernel says, and nobody else can), if it was seen to be empty after that."""
+        """When it was last changed (the kernel says, and nobody else can), if it was seen to be empty after that.
+
+        To be moved or removed is a change, too."""
 
     def restore(self) -> None:
         """Make sure that it is there, is the same, current, and empty."""
-        try:
-            found = os.lstat(self._path)
-            if self._identity_of(found) != self._identity:  # to empty what a link leads to could be a disaster
-                raise OSError(f"something else has taken the place of the workspace {self._path}")
-        except FileNotFoundError:
-            Path(self._path).mkdir(0o700)
-            found = os.lstat(self._path)
-            self._identity = self._identity_of(found)
-        os.chdir(self._path)
-        if found.st_ctime_ns == self._empty_since:  # most rollouts write nothing, and a look costs as much as they do
+        os.fchdir(self._folder)
+        if os.fstat(self._folder).st_ctime_ns == self._empty_since:  # most rollouts write nothing, and a look is dear
             return
+        changed = self._found().st_ctime_ns
+        os.fchdir(self._folder)
         with os.scandir(self._path) as entries:
             names = [entry.name for entry in entries]
         if names:
             self._remove(names)
-        is_over = time.time_ns() - found.st_ctime_ns > CLOCK_TICK
-        self._empty_since = found.st_ctime_ns if is_over and not names else 0
+        is_over = time.time_ns() - changed > CLOCK_TICK
+        self._empty_since = changed if is_over and not names else 0
 
-    def _identity_of(self, found: os.stat_result) -> tuple[int, int]:
-        return found.st_dev, found.st_ino
+    def _found(self) -> os.stat_result:
+        """What is at its path, where it is made again if there is nothing."""
+        try:
+            found = os.lstat(self._path)
+        except FileNotFoundError:
+            Path(self._path).mkdir(0o700)
+            os.close(self._folder)
+            self._folder = _held(self._path)
+            found = os.lstat(self._path)
+        if not os.path.samestat(found, os.fstat(self._folder)):  # to empty what a link leads to could be a disaster
+            raise OSError(f"something else has taken the place of the workspace {self._path}")
+        return found
 
     def _remove(self, names: list[str]) -> None:
         from adescent.sandbox.demolition import demolish  # most workers never need it
@@ -79,3 +85,7 @@ class OwnDirectory:
                 raise OSError(f"the workspace {self._path} holds more than can be removed in {SECONDS_TO_EMPTY} s")
         finally:
             os.close(folder)
+
+
+def _held(path: str) -> int:
+    return out_of_reach(os.open(path, os.O_PATH | os.O_DIRECTORY))
