@@ -31,6 +31,7 @@ from adescent.executors.pool_rules import (
     Withdraw,
 )
 from adescent.executors.results import failure_from
+from adescent.executors.wakeup import OneShot, one_shots
 from adescent.executors.wire import (
     VERSION,
     ArtifactText,
@@ -84,7 +85,8 @@ class Order(Lease):
     answer: Done | Failed | None = None
     loss: Loss | None = None
     detail: str = ""
-    settled: anyio.Event = field(factory=anyio.Event)
+    settled: OneShot = field(init=False)
+    """Set by whoever ends it; `Pool.fulfil` waits for that."""
 
     def settle(self, answer: Done | Failed) -> None:
         """It is done, or has failed for good."""
@@ -139,6 +141,7 @@ class Pool:
         self._name = name
         self._workers: dict[int, _Worker] = {}
         self._touched: set[_Worker] = set()
+        self._one_shot = one_shots()
         self._empty = anyio.Event()
         self._alarm = anyio.Event()
         self._alarm_at = float("inf")
@@ -156,10 +159,11 @@ class Pool:
 
     async def fulfil(self, order: Order) -> None:
         """Have a worker do it; afterwards it holds an ``answer`` or a ``loss``. Cancelling withdraws it."""
+        order.settled = settled = self._one_shot()
         self._rules.submit(order, time.monotonic())
         self._act()
         try:
-            await order.settled.wait()
+            await settled.wait()
         except BaseException:
             self._rules.cancel(order, time.monotonic())
             self._act()

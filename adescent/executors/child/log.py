@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from threading import RLock
 from time import monotonic
@@ -32,19 +32,24 @@ PRINTS: ContextVar[RolloutLog | None] = ContextVar("prints", default=None)
 """The log of the rollout on whose behalf code runs; the tasks it starts inherit it."""
 
 
-@contextmanager
-def printing_to(log: RolloutLog) -> Iterator[None]:
+class printing_to:  # noqa: N801 - read as a word of a `with` statement; a generator there takes three times as long
     """Within, what is printed is of that rollout, also what a stream of the rollout's own holds back until the end."""
-    before = PRINTS.set(log)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_before", "_log")
+
+    def __init__(self, log: RolloutLog) -> None:
+        self._log = log
+
+    def __enter__(self) -> None:
+        self._before = PRINTS.set(self._log)
+
+    def __exit__(self, *_: object) -> None:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name, None)
             if type(stream) is not _Text or stream.is_changed:  # else nothing is held back
                 with suppress(Exception):
                     contained(_flush, stream)
-        PRINTS.reset(before)
+        PRINTS.reset(self._before)
 
 
 def _flush(stream: Any) -> None:
