@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from anyio import create_task_group, fail_after
 
 from adescent.executors.wakeup import one_shots
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("anyio_backend")]
 
 BOUND = 10.0
 
