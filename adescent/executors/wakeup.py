@@ -57,9 +57,9 @@ class OneShot(Protocol):
 
 
 def one_shots() -> Callable[[], OneShot]:
-    """What makes them for the loop that runs here: anyio's events, or on asyncio what costs half as much.
+    """What makes them for the loop that runs here: anyio's events, or on asyncio futures.
 
-    An event there looks up twice which loop runs, and keeps a line of waiters: a tenth of a rollout that does nothing.
+    An event there looks up twice which loop runs, and keeps a line of waiters, which is felt with every rollout.
     """
     native: Any = current_token().native_token
     return partial(_Future, native) if hasattr(native, "create_future") else anyio.Event
