@@ -24,18 +24,17 @@ def check_json(value: Any, where: str, *, error: type[ContractError] = ContractE
     """Raise ``error`` naming the field (``where`` and the path below it) unless ``value`` is plain, finite JSON."""
     if depth > MAX_DEPTH:
         raise error(f"{where}: nested deeper than {MAX_DEPTH} levels; flatten it.")
-    kind = type(value)  # most values are of the very types of JSON, for which isinstance() would be a long way round
-    if value is None or kind is bool:
+    if value is None or isinstance(value, bool):
         return
-    if kind is str or isinstance(value, str):
+    if isinstance(value, str):
         _check_text(value, where, error)
-    elif kind is int or isinstance(value, int):
+    elif isinstance(value, int):
         if not -MAX_INTEGER <= value < MAX_INTEGER:
             raise error(f"{where}: an integer beyond 64 bits does not survive JSON; pass it as a string.")
-    elif kind is float or isinstance(value, float):
+    elif isinstance(value, float):
         if not math.isfinite(value):
             raise error(f"{where}: {value} is not JSON; use None or leave it out.")
-    elif kind is dict or isinstance(value, Mapping):
+    elif isinstance(value, (dict, Mapping)):  # dict first: to ask an abstract class takes longer
         for key, item in value.items():
             if not isinstance(key, str):
                 raise error(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are strings.")

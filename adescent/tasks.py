@@ -72,7 +72,7 @@ def as_score(raw: object) -> Score:
     numbers out of range raise VoidScore.
     """
     given: object = raw.value if isinstance(raw, Score) else raw
-    if type(given) is not float and (isinstance(given, bool) or not isinstance(given, Real)):
+    if isinstance(given, bool) or not isinstance(given, (float, Real)):
         raise VoidScore(f"the scorer returned {shown(given)} ({type(given).__name__}); return a number in [0, 1].")
     try:
         value = float(given)

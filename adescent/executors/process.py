@@ -214,7 +214,7 @@ def _check_sendable(spec: RolloutSpec) -> None:
         if not value.isascii():
             check_json(value, f"task {task.id!a}: {name}")
     if task.meta:
-        if type(task.meta) is not dict and not isinstance(task.meta, Mapping):
+        if not isinstance(task.meta, (dict, Mapping)):
             raise ContractError(f"task {task.id!a}: meta is a {type(task.meta).__name__}: it maps keys to JSON.")
         check_json(task.meta, f"task {task.id!a}: meta")
     if spec.resume_state is not None:

@@ -44,12 +44,14 @@ class printing_to:  # noqa: N801 - read as a word of a `with` statement; a gener
         self._before = PRINTS.set(self._log)
 
     def __exit__(self, *_: object) -> None:
-        for name in ("stdout", "stderr"):
-            stream = getattr(sys, name, None)
-            if type(stream) is not _Text or stream.is_changed:  # else nothing is held back
-                with suppress(Exception):
-                    contained(_flush, stream)
-        PRINTS.reset(self._before)
+        try:
+            for name in ("stdout", "stderr"):
+                stream = vars(sys).get(name)
+                if type(stream) is not _Text or stream.is_changed:  # else nothing is held back
+                    with suppress(Exception):
+                        contained(_flush, stream)
+        finally:
+            PRINTS.reset(self._before)
 
 
 def _flush(stream: Any) -> None:
