@@ -60,7 +60,7 @@ def _one_of_the_levels(_: Any, attribute: Attribute[Any], value: Any) -> None:
         raise ContractError(f"SandboxSpec(level={shown(value)}) must be one of {levels}.")
 
 
-@frozen
+@frozen(cache_hash=True)
 class SandboxSpec:
     """How a rollout is confined.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -14,6 +14,7 @@ from adescent.checks import need_whole
 from adescent.errors import OptionError
 from adescent.executors.arrivals import ReaderLeft, ResultStream
 from adescent.executors.blocking import run_blocking
+from adescent.executors.unattended import Deliver, Unattended, deliver_unattended
 from adescent.policies import Executor
 from adescent.sidebyside import FirstError, side_by_side
 from adescent.workspec import Result, RolloutSpec
@@ -23,8 +24,6 @@ __all__ = ["collect_rollouts", "map_rollouts", "run_rollouts"]
 DEFAULT_CONCURRENCY = 64
 TURN_SECONDS = 0.002
 """How long rollouts of which none ever waits may have the event loop to themselves."""
-
-Deliver = Callable[[int, Result], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -98,6 +97,9 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
     """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
+    if isinstance(executor, Unattended):
+        await deliver_unattended(executor, specs, width, deliver)
+        return
     numbered = enumerate(specs)
     turn = monotonic()
 

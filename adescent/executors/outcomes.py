@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from attrs import evolve, frozen
+from attrs import evolve
 
 from adescent.errors import AdescentError, VoidScore
 from adescent.executors.launching import Room
@@ -32,36 +30,30 @@ def refused(spec: RolloutSpec, error: AdescentError | OSError) -> Result:
     return Result(spec.lease_id, spec.task.id, error=failure, traceback=traceback_of(error), attempt=spec.attempt)
 
 
-@frozen
-class _Reading:
-    """What an answer, or the lack of one, says."""
-
-    output: Any = None
-    score: Score | None = None
-    error: Failure | None = None
-    traceback: str = ""
-    seconds: float = 0.0
-
-
 def outcome(spec: RolloutSpec, order: Order, room: Room, *, after: Result | None = None) -> Result:
     """The result that an order has led to; ``after`` is that of the run whose output it only scored."""
     answer = order.answer
-    if isinstance(answer, Done):
-        reading = _done(answer, scored=order.job.reward is not None)
-    elif isinstance(answer, Failed):
-        reading = _failed(answer)
+    output, score, error, traceback, seconds = None, None, None, "", 0.0
+    if answer is None:
+        error = _lost(order)
     else:
-        assert order.loss is not None  # settled or lost
-        reading = _lost(order, order.loss)
+        output, seconds = answer.output, answer.seconds
+        if isinstance(answer, Failed):
+            error, traceback = _failure(answer), answer.traceback
+        elif order.job.reward is not None:
+            try:
+                score = _score(answer)
+            except VoidScore as void:
+                error, traceback = failure_from(void, "caller", "reward"), traceback_of(void)
     result = Result(
         spec.lease_id,
         spec.task.id,
-        reading.output,
-        reading.score,
-        reading.error,
-        reading.traceback,
+        output,
+        score,
+        error,
+        traceback,
         order.log,
-        reading.seconds,
+        seconds,
         # The attempt it was lost in was the last one: the next was not made.
         attempt=spec.attempt + order.attempt - (order.loss == "deaths"),
         deaths=tuple(order.deaths),
@@ -71,28 +63,21 @@ def outcome(spec: RolloutSpec, order: Order, room: Room, *, after: Result | None
     return _redacted(result if after is None else _joined(after, result), room)
 
 
-def _done(done: Done, *, scored: bool) -> _Reading:
-    if not scored:
-        return _Reading(done.output, seconds=done.seconds)
-    try:
-        # Again here: what comes out of a worker is what its code made of it.
-        score = as_score(None if done.score is None else Score(done.score, done.feedback, done.metrics))
-    except VoidScore as error:
-        failure = failure_from(error, "caller", "reward")
-        return _Reading(done.output, error=failure, traceback=traceback_of(error), seconds=done.seconds)
-    return _Reading(done.output, score, seconds=done.seconds)
+def _score(done: Done) -> Score:
+    """Looked at again here: what comes out of a worker is what its code made of it. Raises VoidScore."""
+    return as_score(None if done.score is None else Score(done.score, done.feedback, done.metrics))
 
 
-def _failed(failed: Failed) -> _Reading:
-    failure = Failure(failed.kind, failed.stage, failed.type, failed.message, failed.transient, failed.retry_after)
-    return _Reading(failed.output, None, failure, failed.traceback, failed.seconds)
+def _failure(failed: Failed) -> Failure:
+    return Failure(failed.kind, failed.stage, failed.type, failed.message, failed.transient, failed.retry_after)
 
 
-def _lost(order: Order, loss: Loss) -> _Reading:
-    type_, words = _LOST[loss]
+def _lost(order: Order) -> Failure:
+    assert order.loss is not None  # it has ended, without an answer
+    type_, words = _LOST[order.loss]
     why = "; ".join(order.deaths) or order.detail
     message = words.format(count=len(order.deaths)) + (f": {why}" if why else "")
-    return _Reading(error=Failure("infrastructure", "worker", type_, message))
+    return Failure("infrastructure", "worker", type_, message)
 
 
 def _joined(ran: Result, scored: Result) -> Result:

@@ -31,7 +31,7 @@ from adescent.executors.pool_rules import (
     Withdraw,
 )
 from adescent.executors.results import failure_from
-from adescent.executors.wakeup import OneShot, one_shots
+from adescent.executors.wakeup import one_shots
 from adescent.executors.wire import (
     VERSION,
     ArtifactText,
@@ -85,19 +85,19 @@ class Order(Lease):
     answer: Done | Failed | None = None
     loss: Loss | None = None
     detail: str = ""
-    settled: OneShot = field(init=False)
-    """Set by whoever ends it; `Pool.fulfil` waits for that."""
+    ended: Callable[[], None] = field(init=False)
+    """Called by whoever ends it."""
 
     def settle(self, answer: Done | Failed) -> None:
         """It is done, or has failed for good."""
         self.answer = answer
-        self.settled.set()
+        self.ended()
 
     def lose(self, why: Loss, detail: str) -> None:
         """Nobody will do it."""
         self.loss = why
         self.detail = detail
-        self.settled.set()
+        self.ended()
 
     def add_to_log(self, text: str) -> None:
         """Keep what a worker said while it did it, as far as there is room."""
@@ -159,15 +159,24 @@ class Pool:
 
     async def fulfil(self, order: Order) -> None:
         """Have a worker do it; afterwards it holds an ``answer`` or a ``loss``. Cancelling withdraws it."""
-        order.settled = settled = self._one_shot()
-        self._rules.submit(order, time.monotonic())
-        self._act()
+        settled = self._one_shot()
+        self.submit(order, settled.set)
         try:
             await settled.wait()
         except BaseException:
-            self._rules.cancel(order, time.monotonic())
-            self._act()
+            self.withdraw(order)
             raise
+
+    def submit(self, order: Order, ended: Callable[[], None]) -> None:
+        """As `fulfil`, with nobody waiting: ``ended`` is called when it holds an ``answer`` or a ``loss``."""
+        order.ended = ended
+        self._rules.submit(order, time.monotonic())
+        self._act()
+
+    def withdraw(self, order: Order) -> None:
+        """It is not wanted any more. Once it has ended, this changes nothing."""
+        self._rules.cancel(order, time.monotonic())
+        self._act()
 
     def warm(self, room: Room) -> None:
         """Have spare workers of this room ready."""

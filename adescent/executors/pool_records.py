@@ -80,7 +80,7 @@ class Lease:
     pardoned: bool = field(default=False, init=False, repr=False)
 
 
-@frozen
+@define
 class Start:
     """Start a worker, numbered as none before, that serves leases of ``fingerprint``."""
 
@@ -88,7 +88,7 @@ class Start:
     fingerprint: Hashable
 
 
-@frozen
+@define
 class Send:
     """Send the lease to the worker; ``number`` names this sending, and the answer to it, in the whole pool."""
 
@@ -97,7 +97,7 @@ class Send:
     number: int
 
 
-@frozen
+@define
 class Withdraw:
     """Tell the worker that what was sent under ``number`` is not wanted any more."""
 
@@ -105,14 +105,14 @@ class Withdraw:
     number: int
 
 
-@frozen
+@define
 class Retire:
     """Let the worker, which has nothing to do, end by itself."""
 
     worker: int
 
 
-@frozen
+@define
 class Kill:
     """End the worker, whatever it does, and its whole process group."""
 
@@ -120,7 +120,7 @@ class Kill:
     reason: str
 
 
-@frozen
+@define
 class GiveUp:
     """The lease has ended without an answer."""
 

@@ -75,8 +75,9 @@ class Staffing:
 
     def feed(self, worker: Worker, now: float) -> None:
         """Send a worker that is busy what it has room for."""
-        queue = worker.crew.queue
-        while queue and self.takes(worker, lease := next(iter(queue)), now):
+        crew = worker.crew
+        queue = crew.queue
+        while queue and len(worker.sendings) < crew.room and self.takes(worker, lease := next(iter(queue)), now):
             del queue[lease]
             self._roster.send(worker, lease, now)
 

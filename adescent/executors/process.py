@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
+
+from attrs import define
 
 from adescent.canonical import check_json
 from adescent.checks import is_number, need_whole, shown
@@ -17,7 +19,7 @@ from adescent.executors.driving import map_rollouts
 from adescent.executors.launching import INSIDE, Room
 from adescent.executors.outcomes import outcome, refused
 from adescent.executors.plane import COUNTERS, PREFETCH, Plane, PlaneOptions
-from adescent.executors.pool import Order
+from adescent.executors.pool import Order, Pool
 from adescent.executors.pool_rules import PoolStatistics
 from adescent.executors.wire import Job
 from adescent.policies import Actors, AdmissionControl, SandboxProvider
@@ -154,6 +156,26 @@ class ProcessExecutor:
         except (AdescentError, OSError) as error:  # before it begins: what goes wrong in a worker is in its result
             return refused(spec, error)
 
+    def begin_rollout(self, spec: RolloutSpec, ended: Callable[[], None]) -> _Begun | None:
+        """Have it under way without a task that waits for it; ``ended`` is called when it has ended.
+
+        None where `rollout` is needed: there is something to await before it begins, or to do afterwards, or to refuse.
+        """
+        sandbox = spec.sandbox or self.sandbox
+        room = self._plane.known_room(sandbox)
+        if room is None or room.isolated or self._admission is not None:
+            return None
+        try:
+            self._plane.check_open()
+            run, reward = self._ref("run", spec.run), self._ref("reward", spec.reward)
+            _check_sendable(spec)
+            pool = self._plane.pool("shared")
+        except AdescentError:
+            return None
+        order = self._order(spec, sandbox, room, self._job(run, reward, sandbox))
+        pool.submit(order, ended)
+        return _Begun(spec, order, room, pool)
+
     def _ref(self, role: str, of_spec: Ref | None) -> Ref:
         if of_spec is not None:
             self._resolver.check(of_spec)
@@ -203,6 +225,24 @@ class ProcessExecutor:
             meta=dict(task.meta),
             checkpoint=spec.resume_state,
         )
+
+
+@define(eq=False)
+class _Begun:
+    """A rollout that no task waits for."""
+
+    spec: RolloutSpec
+    order: Order
+    room: Room
+    pool: Pool
+
+    def result(self) -> Result:
+        """What came of it."""
+        return outcome(self.spec, self.order, self.room)
+
+    def withdraw(self) -> None:
+        """It is not wanted any more."""
+        self.pool.withdraw(self.order)
 
 
 def _check_sendable(spec: RolloutSpec) -> None:

@@ -14,6 +14,11 @@ Hook = Callable[[Any, Any], Any]
 """Takes a value and its type, as cattrs calls it; returns the value, or raises TypeError."""
 
 
+_LEAVES = frozenset((str, bool, type(None)))
+"""Types of which every value is JSON, with nothing below it."""
+_STR = frozenset((str,))
+
+
 def _refuse(value: object, wanted: str) -> NoReturn:
     # By its type only: what is refused may be large, or a secret.
     raise TypeError(f"a {type(value).__name__} stands where {wanted} belongs")
@@ -57,21 +62,25 @@ def _object(value: Any, _: Any = None) -> dict[str, Any]:
 
 def _json(value: Any, _: Any = None) -> Any:
     """Refuse what msgpack carries and JSON does not, level by level: so the depth is bounded, and no call nested."""
+    if type(value) in _LEAVES:
+        return value
     level = [value]
     for _depth in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for item in level:
             kind = type(item)
+            if kind in _LEAVES:
+                continue
             if kind is dict:
                 below += item.values()
-                if not all(type(key) is str for key in item):
+                if not set(map(type, item)) <= _STR:
                     _refuse(item, "an object with strings for keys")
             elif kind is list:
                 below += item
             elif kind is float or kind is int:
                 if not -MAX_INTEGER <= item < MAX_INTEGER and (kind is int or not math.isfinite(item)):
                     _refuse(item, "a finite number of at most 64 bits")
-            elif kind is not str and kind is not bool and item is not None:
+            else:
                 _refuse(item, "JSON")
         if not below:
             return value

@@ -38,7 +38,8 @@ class Executor(Protocol):
     Some optional extras are used where an executor has them. ``confines`` (False unless said otherwise) tells whether
     it does what the sandbox of a spec asks for; ``sandbox`` is then the `SandboxSpec` of specs that bring none, or
     None. ``counters()`` gives what it has counted since it was made, by name. ``queue_depth`` is how many rollouts to
-    hand it at once so that none of its slots ever waits for the next one.
+    hand it at once so that none of its slots ever waits for the next one. ``begin_rollout(spec, ended)`` has a rollout
+    under way without a task that waits for it, for callers with very many.
     """
 
     takes_callables: bool

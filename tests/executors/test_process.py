@@ -378,6 +378,18 @@ async def test_an_executor_maps_and_ends_what_is_not_read(pool: ProcessExecutor)
 
 
 @pytest.mark.anyio
+async def test_one_call_takes_what_can_be_handed_over_at_once_what_cannot_and_what_is_refused() -> None:
+    unknown, apart = SandboxSpec(level="none"), SandboxSpec(level="landlock")
+    unsendable = Task("t2", "?", {"gold": object()})
+    specs = [spec_of(), spec_of(sandbox=unknown), spec_of(task=unsendable), spec_of(sandbox=apart), spec_of()]
+    results = await rolled_out(ProcessExecutor(2), actors("pid"), *specs)
+    assert [result.kind for result in results] == ["ok", "ok", "caller", "ok", "ok"]
+    assert "t2" in failure_of(results[2]).message
+    assert results[1].level == "none"
+    assert results[3].output not in {results[number].output for number in (0, 1, 4)}
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"debug": False})], ids=["asyncio"], indirect=True)
 async def test_a_native_cancellation_goes_through(line: Any, anyio_backend: Any) -> None:
     with anyio.fail_after(BOUND):
