@@ -39,7 +39,8 @@ def check_json(value: Any, where: str, *, error: type[ContractError] = ContractE
             if not isinstance(key, str):
                 raise error(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are strings.")
             _check_text(key, where, error)
-            check_json(item, f"{where}.{key}", error=error, depth=depth + 1)
+            if item is not None and not (type(item) is str and item.isascii()):  # most need no look, nor a name
+                check_json(item, f"{where}.{key}", error=error, depth=depth + 1)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             check_json(item, f"{where}[{index}]", error=error, depth=depth + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import anyio
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
@@ -31,14 +32,15 @@ class ResultStream(ObjectReceiveStream[Result]):
         self._ended = False
         self._closed = False
 
-    async def put(self, result: Result) -> None:
-        """Add a result as soon as there is room for it. Raises ReaderLeft once the stream is closed."""
-        while len(self._results) >= self._room and not self._closed:
-            await self._change()
-        if self._closed:
-            raise ReaderLeft
-        self._results.append(result)
-        self._changed.set()
+    async def put(self, results: Iterable[Result]) -> None:
+        """Add results, each as soon as there is room for it. Raises ReaderLeft once the stream is closed."""
+        for result in results:
+            while len(self._results) >= self._room and not self._closed:
+                await self._change()
+            if self._closed:
+                raise ReaderLeft
+            self._results.append(result)
+            self._changed.set()
 
     def end(self) -> None:
         """There will be no more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -41,8 +41,8 @@ async def map_rollouts(
     first = FirstError()
     stream = ResultStream(width)
 
-    async def deliver(_: int, result: Result) -> None:
-        await stream.put(result)
+    async def deliver(ended: Sequence[tuple[int, Result]]) -> None:
+        await stream.put(result for _, result in ended)
 
     async def produce() -> None:
         with first.ending(group.cancel_scope):
@@ -67,8 +67,8 @@ async def collect_rollouts(
     """All results, in the order of ``specs``. ``executor`` is open already; ``concurrency`` as in `map_rollouts`."""
     results: dict[int, Result] = {}
 
-    async def deliver(index: int, result: Result) -> None:
-        results[index] = result
+    async def deliver(ended: Sequence[tuple[int, Result]]) -> None:
+        results.update(ended)
 
     await _deliver_all(executor, specs, _width(executor, concurrency), deliver)
     return [results[index] for index in range(len(results))]
@@ -96,7 +96,7 @@ def _width(executor: Executor, concurrency: int | None) -> int:
 
 
 async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: int, deliver: Deliver) -> None:
-    """Run all specs, ``width`` at a time, and hand over each result with the number of its spec."""
+    """Run all specs, ``width`` at a time, and hand over the results, each with the number of its spec."""
     if isinstance(executor, Unattended):
         await deliver_unattended(executor, specs, width, deliver)
         return
@@ -107,7 +107,7 @@ async def _deliver_all(executor: Executor, specs: Iterable[RolloutSpec], width: 
         nonlocal turn
         with own_task():
             for index, spec in numbered:
-                await deliver(index, await executor.rollout(spec))
+                await deliver([(index, await executor.rollout(spec))])
                 if (now := monotonic()) - turn > TURN_SECONDS:
                     await checkpoint()  # actors that never suspend must not starve the loop
                     turn = now

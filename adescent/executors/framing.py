@@ -28,9 +28,8 @@ class FrameDecoder:
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
-        self._wanted = HEADER
-        self._in_message = False
         self._kept = bytearray()
+        """The beginning of a frame whose end has not come yet."""
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
         """The messages that ``data`` completes; to be read to the end, since reading is what takes the data in.
@@ -39,25 +38,31 @@ class FrameDecoder:
         frame beyond the limit, in its place among the messages.
         """
         rest = memoryview(data)
-        while rest:
-            if not self._kept and len(rest) >= self._wanted:
-                part, rest = rest[: self._wanted], rest[self._wanted :]
-            else:
-                missing = self._wanted - len(self._kept)
-                self._kept += rest[:missing]
-                if len(self._kept) < self._wanted:
-                    return
-                part, rest = memoryview(self._kept), rest[missing:]
-                self._kept = bytearray()
-            if not self._in_message:
-                self._expect(int.from_bytes(part, "big"))
-                if self._wanted:
-                    continue
-                part = part[:0]
-            self._in_message, self._wanted = False, HEADER
-            yield part
+        if self._kept:
+            rest = self._complete(HEADER, rest)
+            if len(self._kept) >= HEADER:
+                end = self._end_of_frame(self._kept, 0)
+                rest = self._complete(end, rest)
+                if len(self._kept) == end:
+                    whole, self._kept = self._kept, bytearray()
+                    yield memoryview(whole)[HEADER:]
+        start, size = 0, len(rest)
+        while size - start >= HEADER:
+            end = self._end_of_frame(rest, start)
+            if end > size:
+                break
+            yield rest[start + HEADER : end]
+            start = end
+        self._kept += rest[start:]
 
-    def _expect(self, size: int) -> None:
+    def _complete(self, size: int, rest: memoryview) -> memoryview:
+        """Move what is missing to that size, as far as it has come; what is left of the rest."""
+        missing = max(0, size - len(self._kept))
+        self._kept += rest[:missing]
+        return rest[missing:]
+
+    def _end_of_frame(self, data: bytearray | memoryview, start: int) -> int:
+        size = int.from_bytes(data[start : start + HEADER], "big")
         if size > self._limit:
             raise WireError(f"a frame announces {size} bytes: the limit is {self._limit}.")
-        self._in_message, self._wanted = True, size
+        return start + HEADER + size

@@ -26,6 +26,7 @@ from anyio.lowlevel import checkpoint
 from adescent.errors import WireError
 from adescent.executors.framing import FrameDecoder
 from adescent.executors.pipes import PIPE_BYTES, close_all, pipe_from, pipe_to, tie
+from adescent.executors.wakeup import one_shots
 
 __all__ = ["Interpreter"]
 
@@ -96,7 +97,8 @@ class Interpreter:
         self.pid = self._process.pid
         self._wrapped = wrapped
         self._unsent: deque[memoryview | bytes] = deque()
-        self._to_write = anyio.Event()
+        self._one_shot = one_shots()
+        self._to_write = self._one_shot()
         self._ending = _Ending.NOT
         self._deadline = float("inf")
         self._waiting: anyio.CancelScope | None = None
@@ -151,7 +153,7 @@ class Interpreter:
                     await wait_writable(self._in)
             except ClosedResourceError:  # it has been asked to end
                 return
-            self._to_write = anyio.Event()  # not before all is written: whoever attends next is to go on
+            self._to_write = self._one_shot()  # not before all is written: whoever attends next is to go on
 
     # What it says -----------------------------------------------------------------------------------------------------
 

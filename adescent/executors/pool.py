@@ -203,13 +203,18 @@ class Pool:
         while instructions := self._rules.take():
             for each in instructions:
                 self._carry_out[type(each)](each)
+        if self._touched:
+            self._send_off()
+        if self._rules.next_deadline() < self._alarm_at:
+            self._alarm.set()
+
+    def _send_off(self) -> None:
+        """Send each worker what there is for it, all at once."""
         touched, self._touched = self._touched, set()
         for worker in touched:
             if worker.launched is not None:
                 messages, worker.unsent = worker.unsent, []
                 worker.launched.interpreter.send(*messages)
-        if self._rules.next_deadline() < self._alarm_at:
-            self._alarm.set()
 
     def _start(self, start: Start) -> None:
         assert isinstance(start.fingerprint, Room)  # the rules take it from the leases

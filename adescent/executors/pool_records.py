@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import define, field, frozen
 
@@ -71,7 +71,6 @@ class Lease:
 
     fingerprint: Hashable
     timeout: float | None = None
-    payload: Any = None
     attempt: int = 0
     deaths: list[str] = field(factory=list)
     arrival: int = field(default=0, init=False, repr=False)

@@ -250,8 +250,8 @@ def _check_sendable(spec: RolloutSpec) -> None:
     task = spec.task
     _need_text(spec.rendered, "rendered")  # whether it can be sent is seen once, when its digest is made
     for value, name in ((task.id, "id"), (task.prompt, "prompt")):
-        _need_text(value, name, task)
-        if not value.isascii():
+        if type(value) is not str or not value.isascii():
+            _need_text(value, name, task)
             check_json(value, f"task {task.id!a}: {name}")
     if task.meta:
         if not isinstance(task.meta, (dict, Mapping)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
@@ -22,8 +22,8 @@ __all__ = ["Begun", "Deliver", "Unattended", "deliver_unattended"]
 BEGUN_AT_ONCE = 256
 """Those that are begun before anything else has its turn: they take two milliseconds."""
 
-Deliver = Callable[[int, Result], Awaitable[None]]
-"""Takes a result and the number of its spec."""
+Deliver = Callable[[Sequence[tuple[int, Result]]], Awaitable[None]]
+"""Takes results, each with the number of its spec."""
 
 
 class Begun(Protocol):
@@ -86,8 +86,7 @@ async def deliver_unattended(executor: Unattended, specs: Iterable[RolloutSpec],
                             await checkpoint()
                     if not crowd.under_way:
                         break
-                    for index, result in await crowd.ended():
-                        await deliver(index, result)
+                    await deliver(await crowd.ended())
             finally:
                 crowd.withdraw()
     first.raise_bare()

@@ -41,6 +41,10 @@ def _number(value: Any, _: Any = None) -> float:
     return value
 
 
+def _number_or_none(value: Any, _: Any = None) -> float | None:
+    return None if value is None else _number(value)
+
+
 def _strings(value: Any, _: Any = None) -> list[str]:
     if type(value) is not list or not all(type(item) is str for item in value):
         _refuse(value, "a list of strings")
@@ -62,7 +66,7 @@ def _object(value: Any, _: Any = None) -> dict[str, Any]:
 
 def _json(value: Any, _: Any = None) -> Any:
     """Refuse what msgpack carries and JSON does not, level by level: so the depth is bounded, and no call nested."""
-    if type(value) in _LEAVES:
+    if type(value) in _LEAVES or _is_number(value):  # most outputs
         return value
     level = [value]
     for _depth in range(MAX_DEPTH + 1):
@@ -77,15 +81,18 @@ def _json(value: Any, _: Any = None) -> Any:
                     _refuse(item, "an object with strings for keys")
             elif kind is list:
                 below += item
-            elif kind is float or kind is int:
-                if not -MAX_INTEGER <= item < MAX_INTEGER and (kind is int or not math.isfinite(item)):
-                    _refuse(item, "a finite number of at most 64 bits")
-            else:
-                _refuse(item, "JSON")
+            elif not _is_number(item):
+                _refuse(item, "JSON (numbers are finite and have at most 64 bits)")
         if not below:
             return value
         level = below
     _refuse(value, f"JSON of at most {MAX_DEPTH} levels")
+
+
+def _is_number(value: Any) -> bool:
+    if type(value) is int:
+        return -MAX_INTEGER <= value < MAX_INTEGER
+    return type(value) is float and math.isfinite(value)
 
 
 def _or_none(check: Hook) -> Hook:
@@ -101,7 +108,7 @@ CHECKS: tuple[tuple[Any, Hook], ...] = (
     (bool, _exactly(bool)),
     (float, _number),
     (int | None, _or_none(_exactly(int))),
-    (float | None, _or_none(_number)),
+    (float | None, _number_or_none),
     (list[str], _strings),
     (dict[str, float], _numbers),
     (dict[str, Any], _object),

@@ -95,6 +95,7 @@ class World(RuleBasedStateMachine):
         self.now = 0.0
         self.processes: dict[int, Process] = {}
         self.leases: list[Lease] = []
+        self.fates: dict[Lease, str] = {}
         self.ends: dict[Lease, str] = {}
         self.whereabouts: dict[Lease, tuple[Process, int]] = {}
         self.bad_luck: Counter[Lease] = Counter()
@@ -179,7 +180,7 @@ class World(RuleBasedStateMachine):
         assert (lease.worker, lease.number) == (0, 0), "nobody has it any more"
         if why == "deaths":
             assert len(lease.deaths) == lease.attempt == self.limits.redispatches + 1
-            if lease.payload == "good":
+            if self.fates[lease] == "good":
                 assert self.bad_luck[lease] >= self.limits.redispatches, "given up for the deaths of others"
         if why == "timeout":
             assert lease.deaths
@@ -235,7 +236,8 @@ class World(RuleBasedStateMachine):
     def submit(self, which: int, kind: str, timeout: float | None, many: int) -> None:
         fingerprint = self.kinds[which % len(self.kinds)]
         for _ in range(many):
-            lease = Lease(fingerprint, timeout, payload=kind)
+            lease = Lease(fingerprint, timeout)
+            self.fates[lease] = kind
             if kind == "hang" and self.limits.hang_timeout is None:
                 lease.timeout = 5.0
             self.leases.append(lease)
@@ -302,7 +304,7 @@ class World(RuleBasedStateMachine):
 
     def go_on(self, process: Process, number: int) -> None:
         """A lease that has begun comes to its end, if it has one."""
-        kind = process.inbox[number].payload
+        kind = self.fates[process.inbox[number]]
         if kind == "poison":
             self.exit(process, "SIGSEGV")
         elif kind == "good" or (number in process.withdrawn and self.limits.in_flight > 1):
@@ -453,7 +455,7 @@ class World(RuleBasedStateMachine):
             self.deliver(process)
         else:
             running = process.running(self.limits.in_flight)
-            able = [number for number in running if process.inbox[number].payload != "hang"]
+            able = [number for number in running if self.fates[process.inbox[number]] != "hang"]
             if not able:
                 return False
             self.go_on(process, able[0])

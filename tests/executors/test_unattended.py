@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -85,12 +85,13 @@ class Delivered:
         self.room = anyio.Event()
         self.room.set()
 
-    async def __call__(self, index: int, result: Result) -> None:
+    async def __call__(self, ended: Sequence[tuple[int, Result]]) -> None:
         await self.room.wait()
-        if index == self.refuses:
-            raise LookupError("not wanted")
-        assert result.task_id == str(index)
-        self.came.append((index, result.output))
+        for index, result in ended:
+            if index == self.refuses:
+                raise LookupError("not wanted")
+            assert result.task_id == str(index)
+            self.came.append((index, result.output))
 
 
 async def test_results_are_handed_over_as_rollouts_end() -> None:

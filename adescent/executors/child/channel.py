@@ -7,7 +7,6 @@ import select
 import threading
 from collections import deque
 from collections.abc import Iterator
-from time import monotonic
 
 from adescent.executors.child.copies import Original
 from adescent.executors.framing import FrameDecoder, frame
@@ -17,9 +16,6 @@ __all__ = ["Channel"]
 
 FEW_BYTES, MANY_BYTES = 2**16, 2**20
 """To ask for many costs, even if only few come: that is done after a read that got all it asked for."""
-
-LOOK_SECONDS = 0.0005
-"""For so long after a look at the pipe there is none: it costs as much as a tenth of a rollout that does nothing."""
 
 
 class Channel:
@@ -33,7 +29,6 @@ class Channel:
         self._arriving.register(receiving, select.POLLIN)
         self._decoder = FrameDecoder()
         self._at_once = FEW_BYTES
-        self._look_again = 0.0
         self._unsent: deque[tuple[bytes, bytes]] = deque()
         self._at_the_pipe = threading.Lock()
         os.register_at_fork(after_in_child=self._close)  # a copy of this process must not speak or listen for it
@@ -51,11 +46,9 @@ class Channel:
         return map(decode, self._decoder.feed(data))
 
     def arrived(self) -> Iterator[Message]:
-        """What can be had without waiting, unless that was seen just now. Raises as `receive` does."""
-        if monotonic() >= self._look_again:
-            while self._arriving.poll(0):
-                yield from self.receive()
-            self._look_again = monotonic() + LOOK_SECONDS
+        """What can be had without waiting. Raises as `receive` does."""
+        while self._arriving.poll(0):
+            yield from self.receive()
 
     def send(self, message: Message) -> None:
         """Put a message on its way, and wait until the pipe has taken it unless somebody else is at the pipe.

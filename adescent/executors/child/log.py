@@ -61,19 +61,13 @@ def _flush(stream: Any) -> None:
 class RolloutLog:
     """The log of one rollout. ``send`` is given its pieces as they are due, redacted; none ends within a secret."""
 
-    __slots__ = (
-        "_cut",
-        "_head",
-        "_lock",
-        "_margin",
-        "_redactor",
-        "_room",
-        "_send",
-        "_sent",
-        "_silent_from",
-        "_tail",
-        "closed",
-    )
+    # Here, since most rollouts print nothing: what is not set costs nothing.
+    _head = ""
+    _sent = 0
+    _tail = ""
+    _cut = 0
+    _silent_from = 0.0
+    closed = False
 
     def __init__(self, send: Callable[[str], None], redactor: Redactor) -> None:
         self._send = send
@@ -81,12 +75,6 @@ class RolloutLog:
         self._margin = max(0, redactor.longest - 1)  # of a secret that is cut in two, at most so much is on one side
         self._lock = RLock()  # its threads print too, and handlers of signals in the middle of that
         self._room = HEAD + self._margin
-        self._head = ""
-        self._sent = 0
-        self._tail = ""
-        self._cut = 0
-        self._silent_from = 0.0
-        self.closed = False
 
     def write(self, text: str) -> None:
         """Take what was printed."""

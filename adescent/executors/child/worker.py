@@ -29,7 +29,7 @@ from adescent.sandbox.redaction import Redactor
 
 __all__ = ["Worker"]
 
-TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+TIMERS = (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 MOST_THREADS = 128
 """Threads cannot be ended from outside: where rollouts leave more than these, the worker makes room for another."""
 
@@ -124,7 +124,8 @@ class Worker:
         alone = len(self._under_way) == 1
         if alone:
             sys.setrecursionlimit(self._recursion_limit)  # what this rollout has set may be too low for the rest
-            for timer in TIMERS:  # one that it has set would go off in another, or here
+            signal.alarm(0)  # what it has set would go off in another, or here
+            for timer in TIMERS:
                 signal.setitimer(timer, 0)
             faulthandler.cancel_dump_traceback_later()
         rollout.log.close()
