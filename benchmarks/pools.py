@@ -70,11 +70,14 @@ class Bench:
         """All contenders that can be run here; ``floors`` too, where they make sense."""
         return [name for name in (*OURS, *(FLOORS if floors else ()), *PEERS) if name in self.pythons]
 
-    def turns(self, names: list[str]) -> Iterator[tuple[int, str]]:
-        """Each contender once a run, in another order each time, since nobody knows what the one before has left."""
+    def turn(self, run: int, names: list[str]) -> list[str]:
+        """Each contender once, in another order in each run, since nobody knows what the one before has left."""
+        return random.Random(run).sample(names, len(names))
+
+    def turns(self, names: list[str]) -> Iterator[str]:
+        """The contenders of all runs, one after the other."""
         for run in range(self.runs):
-            for name in random.Random(run).sample(names, len(names)):
-                yield run, name
+            yield from self.turn(run, names)
 
     def measure(self, name: str, scenario: str, timeout: float, **settings: Any) -> Row:
         """One measurement in a process of its own."""
@@ -112,33 +115,35 @@ def _interpreters(options: argparse.Namespace) -> dict[str, str]:
 def rates(bench: Bench) -> None:
     """No-op tasks a second, and the cold start to the first result."""
     names = bench.names(floors=True)
-    cold: dict[str, list[float]] = {name: [] for name in names}
-    of_small: dict[str, list[float]] = {}
-    for label, load in LOADS.items():
-        found: dict[str, list[float]] = {name: [] for name in names}
-        cpu: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-        for _, name in bench.turns(names):
-            row = bench.measure(name, "rate", 90, load=label, count=_count(bench, name, label), **load)
-            found[name].append(row.get("rate", 0.0))
-            if "failed" in row or row["right"] < row["of"]:
-                print(f"  {name}, {label}: {row.get('failed', row)}")
-            else:
-                cpu[name].append((row["parent_cpu_us"], row["workers_cpu_us"]))
-                cold[name] += [row["cold_s"]] if label == "1 KiB" else []
-        of_small = of_small or found
+    rows: dict[str, dict[str, list[Row]]] = {label: {name: [] for name in names} for label in LOADS}
+    for run in range(bench.runs):
+        for label, load in LOADS.items():
+            for name in bench.turn(run, names):
+                row = bench.measure(name, "rate", 90, load=label, count=_count(bench, name, label), **load)
+                rows[label][name].append(row)
+                if not _is_whole(row):
+                    print(f"  {name}, {label}: {row.get('failed', row)}")
+    found = {label: {name: [row.get("rate", 0.0) for row in rows[label][name]] for name in names} for label in LOADS}
+    for label in LOADS:
         columns = "tasks/s (lowest to highest), share of the floor in the same turn, CPU a task in parent + workers"
         print(f"\nNo-op tasks, {label}: {columns}")
-        for name, rates_found in found.items():
-            line = f"  {name:34}{_spread(rates_found)}   {_ratio(rates_found, found[FLOOR]):5.2f} of the floor"
-            if cpu[name]:
-                line += "   {:4.0f} + {:3.0f} µs".format(*(median(part) for part in zip(*cpu[name], strict=True)))
+        for name in names:
+            rate = found[label][name]
+            line = f"  {name:34}{_spread(rate)}   {_ratio(rate, found[label][FLOOR]):5.2f} of the floor"
+            if whole := [row for row in rows[label][name] if _is_whole(row)]:
+                parent, workers = (median(row[key] for row in whole) for key in ("parent_cpu_us", "workers_cpu_us"))
+                line += f"   {parent:4.0f} + {workers:3.0f} µs"
             if label.startswith("shared"):
-                line += f"   {_ratio(rates_found, of_small[name]):5.2f} of its own rate at 1 KiB"
+                line += f"   {_ratio(rate, found['1 KiB'][name]):5.2f} of its own rate at 1 KiB"
             print(line)
     print("\nCold start: from making the pool, all imports done, to the first result, in ms")
-    for name, seconds in cold.items():
-        if seconds:
-            print(f"  {name:34}{_spread([second * 1e3 for second in seconds])}")
+    for name in names:
+        if cold := [row["cold_s"] * 1e3 for row in rows["1 KiB"][name] if _is_whole(row)]:
+            print(f"  {name:34}{_spread(cold)}")
+
+
+def _is_whole(row: Row) -> bool:
+    return "failed" not in row and bool(row["right"] == row["of"])
 
 
 def _count(bench: Bench, name: str, label: str) -> int:
@@ -155,7 +160,7 @@ def faults(bench: Bench) -> None:
         hangs = fault in HANGS
         names = [name for name in bench.names(floors=False) if not (hangs and name in CANNOT_TELL)]
         found: dict[str, list[Row]] = {name: [] for name in names}
-        for _, name in bench.turns(names):
+        for name in bench.turns(names):
             settings = {"hang_timeout": hang_timeout if hangs else None, "limit": limit}
             found[name].append(bench.measure(name, "fault", 60, fault=fault, **settings))
         told = f" (limit {hang_timeout:g} s)" if hangs else ""
@@ -191,7 +196,7 @@ def orphans(bench: Bench) -> None:
     names = bench.names(floors=False)
     for busy in (True, False):
         found: dict[str, list[Row]] = {name: [] for name in names}
-        for _, name in bench.turns(names):
+        for name in bench.turns(names):
             found[name].append(_orphaned(bench, name, busy, seconds))
         kind = "busy" if busy else "idle"
         print(f"\nSIGKILL of the parent of {kind} workers: processes left after 1 s, the last gone after")

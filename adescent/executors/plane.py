@@ -26,7 +26,7 @@ __all__ = ["PREFETCH", "Plane", "PlaneOptions"]
 
 logger = logging.getLogger("adescent")
 
-PREFETCH = 16
+PREFETCH = 32
 """Leases a worker holds while they are quick, so that it need not wait for the next one."""
 
 MOST_SPARES = 2
