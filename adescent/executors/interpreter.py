@@ -106,6 +106,7 @@ class Interpreter:
         self._decoder = FrameDecoder()
         self._arriving: Iterator[memoryview] = iter(())
         self._nonsense = ""
+        self._hearing = False
         self._asked = False
         self._closed = False
         self._reaped_elsewhere = False
@@ -123,11 +124,15 @@ class Interpreter:
     # What is said to it -----------------------------------------------------------------------------------------------
 
     def send(self, *pieces: bytes) -> None:
-        """Put pieces of frames on their way, in order. `attend` writes them, those of one turn of the loop at once."""
+        """Put pieces of frames on their way, in order. `attend` writes them, those of one turn of the loop at once.
+
+        What is sent in answer to what is heard goes before anything else has its turn: it may be waited for.
+        """
         if self._asked:
             return
         self._unsent.extend(pieces)
-        self._to_write.set()
+        if not self._hearing:
+            self._to_write.set()
 
     def _write(self) -> bool:
         """Write until the pipe is full or all is written. Whether anything is left."""
@@ -211,11 +216,16 @@ class Interpreter:
             messages.extend(islice(self._arriving, MESSAGES_AT_ONCE))
         except WireError as error:
             self._nonsense = str(error)
+        self._hearing = True
         try:
             if messages:
                 hear(messages)
         except WireError as error:  # it came before the other
             self._nonsense = str(error)
+        finally:
+            self._hearing = False
+        if self._unsent and self._write():
+            self._to_write.set()
         return len(messages) == MESSAGES_AT_ONCE and not self._nonsense
 
     def catch_up(self, hear: Hear) -> str:

@@ -189,6 +189,36 @@ say(digest.hexdigest())
     assert ear.heard == [hashlib.sha256(b"".join(said)).hexdigest()]
 
 
+async def test_an_answer_to_what_it_says_is_written_before_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ear, interpreter = Ear(), started("say('?')\nsay(hear().decode())", tmp_path)
+    events: list[str] = []
+    write = os.writev
+
+    def writev(descriptor: int, pieces: list[bytes]) -> int:
+        events.append("written")
+        return write(descriptor, pieces)
+
+    def hear(messages: list[memoryview]) -> None:
+        if not ear.heard:
+            events.append("heard")
+            interpreter.send(b"!")
+        ear.hear(messages)
+
+    async def other() -> None:
+        await ear.more()
+        events.append("other")
+
+    monkeypatch.setattr(interpreter_module.os, "writev", writev)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            await interpreter.attend(hear, ear.broken.append)
+    assert ear.heard == ["?", "!"]
+    assert events == ["heard", "written", "other"]
+
+
 async def test_what_has_not_been_written_when_who_attends_is_cancelled_is_written_by_the_next(tmp_path: Path) -> None:
     said = os.urandom(3 << 20)
     script = f"""
