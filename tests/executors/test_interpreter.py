@@ -210,7 +210,7 @@ async def test_an_answer_to_what_it_says_is_written_before_others_have_their_tur
         await ear.more()
         events.append("other")
 
-    monkeypatch.setattr(interpreter_module.os, "writev", writev)
+    monkeypatch.setattr(os, "writev", writev)
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(other)
