@@ -11,6 +11,9 @@ from adescent.executors.child.helpers import forget_helpers
 
 __all__ = ["Offspring"]
 
+MOST_LISTINGS = 10
+"""Whoever starts one process after the other is not waited for: what is left is found after the next rollout."""
+
 
 class Offspring:
     """Children of this process. Those that `keep` is told of, or that are there already, may stay."""
@@ -20,7 +23,7 @@ class Offspring:
 
     def present(self) -> set[int]:
         """The children there are now."""
-        return set(_children("self")) if _has_children() else set()
+        return _children("self") if _has_children() else set()
 
     def keep(self, pids: set[int]) -> None:
         """These belong to no rollout."""
@@ -28,7 +31,7 @@ class Offspring:
 
     def end(self) -> None:
         """Kill the others and all that comes from them, but for what has been left an orphan: that is not found."""
-        ended = set(_children("self")) - self._kept if _has_children() else set()
+        ended = _children("self") - self._kept if _has_children() else set()
         for child in ended:
             for pid in (child, *_descendants(child)):
                 try:
@@ -48,7 +51,18 @@ def _has_children() -> bool:
     return True
 
 
-def _children(pid: int | str) -> Iterator[int]:
+def _children(pid: int | str) -> set[int]:
+    """Of all its threads. One that ends leaves its own to another, which may have been asked before: so, all again."""
+    found = set(_listed(pid))
+    for _ in range(MOST_LISTINGS):
+        again = set(_listed(pid))
+        if again <= found:
+            break
+        found |= again
+    return found
+
+
+def _listed(pid: int | str) -> Iterator[int]:
     for listing in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             yield from map(int, listing.read_text(encoding="ascii").split())
