@@ -46,6 +46,7 @@ async def propose(rendered, task, output, score):
     if number > 2:
         await committed.wait()
         if number == 4:
+            await anyio.wait_all_tasks_blocked()  # trio interrupts whatever is at work, and that might be who watches
             print("ready", flush=True)
         await anyio.sleep_forever()
     return task.prompt
