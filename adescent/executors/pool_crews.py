@@ -61,6 +61,7 @@ class Worker:
     state: State = State.STARTING
     sendings: dict[int, Sending] = field(factory=dict)
     withdrawn: dict[int, float] = field(factory=dict)
+    last_withdrawn: int = 0
     sent: int = 0
     last_answered: int = 0
     last_word: float = 0.0
@@ -120,6 +121,7 @@ class Worker:
     def remember_withdrawn(self, number: int, timeout: float | None) -> None:
         """Its answer, if there is one, is no surprise; if it is under way, it may be that long."""
         self.withdrawn[number] = math.inf if timeout is None else timeout
+        self.last_withdrawn = max(self.last_withdrawn, number)
         if len(self.withdrawn) > REMEMBERED_WITHDRAWALS:
             del self.withdrawn[next(iter(self.withdrawn))]
 
@@ -133,7 +135,7 @@ class Worker:
 
     def withdrawn_until(self) -> float:
         """When a withdrawn lease that keeps it from others has had its time, for all that is known."""
-        if not self.withdrawn:  # nearly always, and this is asked with every lease that begins
+        if self.last_withdrawn <= self.last_answered:  # nearly always, and this is asked with every lease that begins
             return math.inf
         begun = [(each, each.begun_at) for each in self.sendings.values() if each.begun_at is not None]
         times = [begun_at + timeout for each, begun_at in begun for timeout in self._withdrawn_before(each)]
@@ -151,6 +153,7 @@ class Worker:
         assert len(sendings) <= max(limits.in_flight, limits.prefetch)
         assert list(self.sendings) == sorted(self.sendings), "in order of sending"
         assert not self.alone or len(sendings) <= 1
+        assert all(number <= self.last_withdrawn for number in self.withdrawn)
         for place, sending in enumerate(sendings):
             assert (sending.begun_at is not None) == (place < limits.in_flight) or self.state is State.ENDING
             if sending.lease is not None:
