@@ -50,10 +50,10 @@ class Holdings:
     threads: int
 
     @classmethod
-    def now(cls, leases: int, seconds: float) -> Holdings:
+    async def now(cls, leases: int, seconds: float) -> Holdings:
         """Take stock; of the workers, the one that holds most counts."""
         gc.collect()
-        me, workers = os.getpid(), descendants()
+        me, workers = os.getpid(), await _some_workers()
         return cls(
             leases,
             seconds,
@@ -64,6 +64,14 @@ class Holdings:
             len(workers),
             threading.active_count(),
         )
+
+
+async def _some_workers() -> list[int]:
+    """Those there are. When both have died at once, there are none until the next have started."""
+    with anyio.fail_after(10):
+        while not (workers := descendants()):  # noqa: ASYNC110 - nobody tells of processes
+            await anyio.sleep(0.01)
+    return workers
 
 
 def specs(count: int, deaths: int, scratch: str) -> Iterator[RolloutSpec]:
@@ -94,7 +102,7 @@ async def drive(count: int, deaths: int, scratch: str) -> tuple[list[Holdings], 
                 result = await results.receive()
                 ends[result.kind] += 1
                 if number in looks:
-                    held.append(Holdings.now(number, time.perf_counter() - began))
+                    held.append(await Holdings.now(number, time.perf_counter() - began))
                 if number == count:
                     break
         return held, ends, dict(executor.counters())
